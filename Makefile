@@ -1,0 +1,46 @@
+# `make test` and `make demo` need Python 3.11 or newer, make and pip; everything else they install into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+JOBS ?= auto
+PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
+
+.PHONY: help install test demo lint format bench docs coverage clean
+
+help:            ## this list
+	@grep -hE '^[a-z]+: .*##|^[a-z]+:  +##' Makefile | sed 's/:.*##/\t/' | expand -t 12
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("ndstack needs Python 3.11 or newer, this is %d.%d: make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(PIP) install -q -e '.[dev]'
+	@touch $@
+
+install: .venv/installed   ## make .venv with everything in it
+
+test: .venv/installed      ## the whole test suite
+	$(BIN)/python -m pytest -n $(JOBS)
+
+demo: .venv/installed      ## the main job in small: see README
+	$(BIN)/ndstack demo --out demo
+
+lint: .venv/installed      ## formatting, lint, types, and who imports whom
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/installed    ## put the code into shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/installed     ## speed, as tables
+	$(BIN)/python -m benchmarks
+
+docs: .venv/installed      ## draw the pictures of docs/ again
+	$(BIN)/python -m docs.pictures
+
+coverage: .venv/installed  ## share of lines covered by the tests, compilation switched off
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term-missing:skip-covered
+
+clean:                     ## remove what make made
+	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist

@@ -1,0 +1,5 @@
+"""The `ndstack` command."""
+
+
+def main() -> None:
+    """Run the command line."""
