@@ -1,0 +1,134 @@
+"""From grammars to restricted PDAs and back (section 4.3): the lemmas as functions.
+
+    CFG --two_greibach--> 2-GNF --bottom_marked--> bottom-marked PDA --restrict--> restricted PDA
+    PDA --to_grammar--> CFG
+
+All keep the weights of strings, since derivations and accepting runs correspond one to one.
+"""
+
+from collections.abc import Iterator
+
+from ndstack.automata.pda import (
+    BOTTOM,
+    PDA,
+    BottomMarkedPDA,
+    RestrictedPDA,
+    RestrictedWPDA,
+    Stack,
+    Transition,
+    WeightedBottomMarkedPDA,
+)
+from ndstack.automata.trimming import trim_restricted
+from ndstack.automata.triples import grammar_rules, to_grammar
+from ndstack.errors import AutomatonError, GrammarError
+from ndstack.grammars.grammar import CFG
+from ndstack.grammars.greibach import is_two_greibach, two_greibach
+
+START, LOOP = "q0", "loop"
+
+
+def bottom_marked(grammar: CFG) -> BottomMarkedPDA:
+    """Lemma 2: a grammar in 2-GNF as a bottom-marked PDA with almost restricted transitions.
+
+    The stack holds the unclosed constituents, the next one on top. A → abB₁⋯B_p takes two steps:
+    replace A by B_p on reading a, push B_{p-1}⋯B₁ on reading b. The proof gives each such rule a state
+    of its own in between; here rules that go on alike (the same b, the same push) share it.
+    """
+    if not is_two_greibach(grammar):
+        raise GrammarError("the grammar is not in 2-Greibach normal form; convert it with two_greibach()")
+    loop = list(_loop_transitions(grammar))
+    start = grammar.start.name
+    first = [
+        Transition(START, t.read, (BOTTOM,), t.target, (BOTTOM, *t.push), t.weight)
+        for t in loop
+        if t.state == LOOP and t.pop == (start,)
+    ]
+    empty = [rule for rule in grammar.rules if not rule.right]
+    if empty and grammar.weighted and empty[0].weight != 1:
+        raise AutomatonError(
+            f"rule {empty[0]} weighs {empty[0].weight:g}: an automaton that reads a symbol a step gives "
+            "the empty string weight 0 or 1; leave that rule out and treat the empty string apart"
+        )
+    build = WeightedBottomMarkedPDA if grammar.weighted else BottomMarkedPDA
+    accept = {LOOP, START} if empty else {LOOP}
+    return build((*first, *loop), START, frozenset(accept))
+
+
+def _loop_transitions(grammar: CFG) -> Iterator[Transition]:
+    between: dict[tuple[str, Stack | None], str] = {}
+    for rule in grammar.rules:
+        if not rule.right:
+            continue
+        A, (a, *rest) = rule.left.name, map(str, rule.right)
+        if not rest:
+            yield Transition(LOOP, a, (A,), LOOP, (), rule.weight)
+            continue
+        b, *variables = rest
+        pushed = tuple(reversed(variables[:-1])) if variables else None  # None: pop A
+        state = between.setdefault((b, pushed), f"q{len(between) + 1}")
+        top = variables[-1] if variables else A
+        yield Transition(LOOP, a, (A,), state, (top,), rule.weight)
+        yield Transition(state, b, (top,), LOOP, () if pushed is None else (top, *pushed))
+
+
+def restrict(pda: BottomMarkedPDA) -> RestrictedPDA:
+    """Lemma 3: one stack symbol stands for a string of the old ones, so that a push pushes one.
+
+    The proof takes all strings up to a length; here only those that can occur are made, from ⊥ upwards,
+    and what no accepting run uses is trimmed.
+    """
+    for t in pda.transitions:
+        _check_almost_restricted(t, pda.bottom)
+    symbols: dict[Stack, None] = {(pda.bottom,): None}
+    open_: list[Stack] = [(pda.bottom,)]
+    transitions: list[Transition] = []
+    while open_:
+        top = open_.pop(0)
+        for t in pda.transitions:
+            if t.pop != top[-1:]:
+                continue
+            pushed = _on_string(t, top)
+            transitions.append(
+                Transition(t.state, t.read, (_name(top),), t.target, tuple(map(_name, pushed)), t.weight)
+            )
+            new = [symbol for symbol in pushed if symbol not in symbols]
+            symbols.update(dict.fromkeys(new))
+            open_ += new
+    build = RestrictedWPDA if pda.weighted else RestrictedPDA
+    return trim_restricted(build(tuple(transitions), pda.start, pda.accept, pda.bottom))
+
+
+def to_restricted(machine: CFG | PDA) -> RestrictedPDA:
+    """An equivalent restricted PDA for any grammar or PDA (section 4.3, the proposition)."""
+    if isinstance(machine, RestrictedPDA):
+        return machine
+    if isinstance(machine, PDA):
+        if not grammar_rules(machine):
+            return (RestrictedWPDA if machine.weighted else RestrictedPDA)((), START, frozenset())
+        machine = to_grammar(machine)
+    return restrict(bottom_marked(two_greibach(machine)))
+
+
+def _check_almost_restricted(t: Transition, bottom: str) -> None:
+    if not t.read or len(t.pop) != 1 or (len(t.push) > 1 and t.push[:1] != t.pop):
+        raise AutomatonError(
+            f"transition {t} is not of the form x → xy₁⋯y_k, x → y or x → ε that reads a symbol; "
+            "convert the automaton with to_restricted()"
+        )
+    if len(t.push) > 2 and bottom in t.push[1:]:
+        raise AutomatonError(
+            f"transition {t} pushes {bottom} among other symbols; the bottom symbol has to stand alone"
+        )
+
+
+def _on_string(t: Transition, top: Stack) -> tuple[Stack, ...]:
+    """What a transition on x leaves of the symbol αx, and above it."""
+    if t.action == "pop":
+        return (top[:-1],) if len(top) > 1 else ()
+    if t.action == "replace":
+        return ((*top[:-1], *t.push),)
+    return (top, t.push[1:])
+
+
+def _name(string: Stack) -> str:
+    return string[0] if len(string) == 1 else f"[{' '.join(string)}]"

@@ -1,0 +1,66 @@
+"""Union of restricted PDAs that keeps its parts apart (sections 8.3.1 and 8.3.2)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ndstack.automata.pda import BOTTOM, RestrictedPDA, RestrictedWPDA, Transition
+from ndstack.errors import AutomatonError
+
+START = "s"
+
+
+@dataclass(frozen=True)
+class Union:
+    """A restricted PDA that runs one of several, and the accept states of each.
+
+    A string is in the union if some run ends in an accept state of any part with ⊥ on top, and in the
+    intersection if for every part there is such a run.
+    """
+
+    pda: RestrictedPDA
+    parts: tuple[frozenset[str], ...]
+
+
+def union(automata: Sequence[RestrictedPDA]) -> Union:
+    """The standard construction: disjoint states, one start state s that begins like each part's.
+
+    A part whose start state can be entered again first gets a start state of its own. Stack symbols are
+    shared: runs of different parts never meet, and a smaller Γ is cheaper.
+    """
+    if not automata:
+        raise AutomatonError("union of no automata; give at least one")
+    transitions: list[Transition] = []
+    parts: list[frozenset[str]] = []
+    for number, pda in enumerate(automata, 1):
+        pda = _isolate_start(_rename_bottom(pda))
+        names = {q: f"{number}.{q}" for q in pda.states} | {pda.start: START}
+        transitions += [replace(t, state=names[t.state], target=names[t.target]) for t in pda.transitions]
+        parts.append(frozenset(names[q] for q in pda.accept))
+    weighted = any(pda.weighted for pda in automata)
+    build = RestrictedWPDA if weighted else RestrictedPDA
+    return Union(build(tuple(transitions), START, frozenset().union(*parts)), tuple(parts))
+
+
+def _isolate_start(pda: RestrictedPDA) -> RestrictedPDA:
+    """The same automaton with a start state that no transition enters."""
+    if all(t.target != pda.start for t in pda.transitions):
+        return pda
+    start = "start"
+    while start in pda.states:
+        start += "_"
+    copies = tuple(replace(t, state=start) for t in pda.from_state(pda.start))
+    accept = pda.accept | ({start} if pda.start in pda.accept else frozenset())
+    return replace(pda, transitions=(*copies, *pda.transitions), start=start, accept=accept)
+
+
+def _rename_bottom(pda: RestrictedPDA) -> RestrictedPDA:
+    """The same automaton with ⊥ as its bottom symbol (what was called ⊥ takes the old name)."""
+    if pda.bottom == BOTTOM:
+        return pda
+    swap = {pda.bottom: BOTTOM, BOTTOM: pda.bottom}
+
+    def rename(stack: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(swap.get(x, x) for x in stack)
+
+    transitions = tuple(replace(t, pop=rename(t.pop), push=rename(t.push)) for t in pda.transitions)
+    return replace(pda, transitions=transitions, bottom=BOTTOM)

@@ -1,0 +1,190 @@
+"""All parses of one string as a shared forest: how many there are, the best one, each of them.
+
+An item (A, i, j) says that symbol A of the binary grammar derives the symbols i..j-1; its alternatives
+are the steps that do so with the items they use. ε- and unary rules may make an item part of a cycle;
+then the string has infinitely many parses.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from nltk import Tree
+
+from ndstack.errors import DivergenceError, GrammarError
+from ndstack.grammars.binary import BinaryGrammar, Step, binarise, weighted
+from ndstack.grammars.fixed_point import strongly_connected_components
+from ndstack.grammars.grammar import CFG, Rule
+from ndstack.grammars.trees import tree_of_derivation
+
+Item = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class _Alternative:
+    step: Step
+    items: tuple[int, ...]  # numbers of the items below
+
+
+def count_parses(grammar: CFG, word: Sequence[str]) -> int | float:
+    """The number of derivation trees of `word`; `math.inf` if rules without symbols form a cycle."""
+    forest = Forest(grammar, word)
+    counts = [0] * len(forest.alternatives)
+    for component in forest.components:
+        if forest.is_cyclic(component):
+            return math.inf
+        counts[component[0]] = sum(
+            math.prod(counts[i] for i in alternative.items)
+            for alternative in forest.alternatives[component[0]]
+        )
+    return counts[forest.root] if forest.root is not None else 0
+
+
+def best_parse(grammar: CFG, word: Sequence[str]) -> tuple[float, Tree]:
+    """The log weight of the heaviest derivation of `word` (Viterbi), and its tree."""
+    forest = Forest(grammar, word)
+    if forest.root is None:
+        raise GrammarError(f"the grammar does not generate {word!r}, so it has no best parse")
+    best, choice = forest.maximise()
+    return best[forest.root], tree_of_derivation(forest.derivation(choice))
+
+
+def parses(grammar: CFG, word: Sequence[str]) -> Iterator[Tree]:
+    """Every derivation tree of `word`, one by one."""
+    forest = Forest(grammar, word)
+    if any(map(forest.is_cyclic, forest.components)):
+        raise DivergenceError(f"{word!r} has infinitely many parses: some rules form an empty cycle")
+    if forest.root is not None:
+        for derivation in forest.derivations(forest.root):
+            yield tree_of_derivation(derivation)
+
+
+class Forest:
+    """The items below (S, 0, n) and their alternatives."""
+
+    def __init__(self, grammar: CFG, word: Sequence[str]) -> None:
+        self._grammar = grammar
+        binary = binarise(weighted(grammar))
+        spans = _derivable(binary, word)
+        root: Item = (binary.start, 0, len(word))
+        self.root = 0 if binary.start in spans[0][len(word)] else None
+        self.alternatives: list[list[_Alternative]] = []
+        numbers: dict[Item, int] = {root: 0} if self.root is not None else {}
+        items = list(numbers)
+        while len(self.alternatives) < len(items):
+            own = []
+            for step, derived in _expansions(binary, spans, items[len(self.alternatives)]):
+                below = [item for item in derived if not isinstance(binary.nodes[item[0]], str)]
+                for item in below:
+                    if item not in numbers:
+                        numbers[item] = len(items)
+                        items.append(item)
+                own.append(_Alternative(step, tuple(numbers[item] for item in below)))
+            self.alternatives.append(own)
+        self._below = [[i for a in own for i in a.items] for own in self.alternatives]
+        self.components = strongly_connected_components(self._below)
+
+    def is_cyclic(self, component: Sequence[int]) -> bool:
+        """Whether an item of the component derives itself."""
+        return len(component) > 1 or component[0] in self._below[component[0]]
+
+    def maximise(self) -> tuple[list[float], list[int]]:
+        """The best log weight of every item and which alternative has it."""
+        best = [-math.inf] * len(self.alternatives)
+        choice = [-1] * len(self.alternatives)
+        for component in self.components:
+            rounds = 0
+            while self._improve(component, best, choice) and self.is_cyclic(component):
+                rounds += 1
+                if rounds > len(component):
+                    raise DivergenceError(
+                        "there is no best parse: a cycle of rules weighs more than 1, "
+                        "so longer derivations weigh ever more"
+                    )
+        return best, choice
+
+    def _improve(self, component: Sequence[int], best: list[float], choice: list[int]) -> bool:
+        improved = False
+        for item in component:
+            for number, alternative in enumerate(self.alternatives[item]):
+                log = self._log_weight(alternative.step) + sum(best[i] for i in alternative.items)
+                if log > best[item]:
+                    best[item], choice[item], improved = log, number, True
+        return improved
+
+    def _log_weight(self, step: Step) -> float:
+        """The rule's log weight; 0 in a grammar without weights."""
+        return math.log(step.weight) if self._grammar.weighted else 0.0
+
+    def derivation(self, choice: Sequence[int]) -> list[Rule]:
+        """The leftmost derivation that takes the chosen alternative of every item."""
+        rules: list[Rule] = []
+        open_ = [0]
+        while open_:
+            item = open_.pop()
+            alternative = self.alternatives[item][choice[item]]
+            rules += _rules(alternative.step)
+            open_.extend(reversed(alternative.items))
+        return rules
+
+    def derivations(self, item: int) -> Iterator[list[Rule]]:
+        """All leftmost derivations of an item of a forest without cycles."""
+        for alternative in self.alternatives[item]:
+            for rest in self._sequences(alternative.items):
+                yield _rules(alternative.step) + rest
+
+    def _sequences(self, items: Sequence[int]) -> Iterator[list[Rule]]:
+        if not items:
+            yield []
+            return
+        for first in self.derivations(items[0]):
+            for rest in self._sequences(items[1:]):
+                yield first + rest
+
+
+def _rules(step: Step) -> list[Rule]:
+    return [] if step.rule is None else [step.rule]
+
+
+def _derivable(binary: BinaryGrammar, word: Sequence[str]) -> list[list[set[int]]]:
+    """[i][j] -> the symbols that derive word[i:j]."""
+    n = len(word)
+    nullable = {a for a in range(binary.size) if binary.null[a] > 0}
+    above = {a: {b for b in range(binary.size) if binary.closure[b, a] > 0} for a in range(binary.size)}
+    by_left: dict[int, list[tuple[int, int]]] = {}
+    for step in binary.binary_steps():
+        by_left.setdefault(step.children[0], []).append((step.children[1], step.parent))
+    spans: list[list[set[int]]] = [[set() for _ in range(n + 1)] for _ in range(n + 1)]
+    for i in range(n + 1):
+        spans[i][i] = nullable
+    for length in range(1, n + 1):
+        for i in range(n - length + 1):
+            j = i + length
+            direct: set[int] = set()
+            if length == 1 and word[i] in binary.index:
+                direct.add(binary.index[word[i]])
+            for k in range(i + 1, j):
+                right = spans[k][j]
+                for left in spans[i][k]:
+                    direct.update(p for other, p in by_left.get(left, ()) if other in right)
+            spans[i][j] = set().union(*(above[a] for a in direct))
+    return spans
+
+
+def _expansions(
+    binary: BinaryGrammar, spans: list[list[set[int]]], item: Item
+) -> Iterator[tuple[Step, tuple[Item, ...]]]:
+    """The steps of an item with the items below, all of them derivable."""
+    node, i, j = item
+    for step in binary.steps[node]:
+        if not step.children:
+            if i == j:
+                yield step, ()
+        elif len(step.children) == 1:
+            if step.children[0] in spans[i][j]:
+                yield step, ((step.children[0], i, j),)
+        else:
+            left, right = step.children
+            for k in range(i, j + 1):
+                if left in spans[i][k] and right in spans[k][j]:
+                    yield step, ((left, i, k), (right, k, j))

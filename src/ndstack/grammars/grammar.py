@@ -1,0 +1,228 @@
+"""Context-free grammars as immutable, checked values (section 2.3.4).
+
+`CFG` is a set of rules; `WeightedCFG` gives each rule a weight >= 0; in a `PCFG` the weights of the
+rules of each nonterminal sum to 1. Rules of weight 0 are dropped, equal rules are merged (weights add up).
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Self
+
+from ndstack.errors import GrammarError
+
+SUM_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Nonterminal:
+    """A variable of a grammar. Terminals are plain strings."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Symbol = Nonterminal | str
+Word = str | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A production `left -> right` with its weight (1 in a grammar without weights)."""
+
+    left: Nonterminal
+    right: tuple[Symbol, ...]
+    weight: float = 1.0
+
+    def __str__(self) -> str:
+        return f"{self.left} -> {' '.join(map(show_symbol, self.right))}".rstrip()
+
+
+def show_symbol(symbol: Symbol) -> str:
+    """A symbol in NLTK's notation: terminals are quoted."""
+    if isinstance(symbol, Nonterminal):
+        return symbol.name
+    return f'"{symbol}"' if "'" in symbol else f"'{symbol}'"
+
+
+@dataclass(frozen=True)
+class CFG:
+    """A context-free grammar (V, Σ, R, S). V and Σ are what occurs in the rules."""
+
+    rules: tuple[Rule, ...]
+    start: Nonterminal
+    weighted: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for rule in self.rules:
+            _check_weight(rule, weighted=self.weighted)
+        object.__setattr__(self, "rules", tuple(self._merge(self.rules)))
+        self._check()
+
+    @classmethod
+    def fromstring(cls, text: str) -> Self:
+        """Read NLTK's notation; the first rule's left side is the start variable."""
+        from ndstack.grammars.notation import parse_rules
+
+        rules, start = parse_rules(text, weighted=cls.weighted)
+        return cls(tuple(rules), start)
+
+    def __str__(self) -> str:
+        from ndstack.grammars.notation import format_rules
+
+        return format_rules(self)
+
+    @cached_property
+    def nonterminals(self) -> tuple[Nonterminal, ...]:
+        """V in order of appearance, the start variable first."""
+        return tuple(dict.fromkeys([self.start, *(rule.left for rule in self.rules)]))
+
+    @cached_property
+    def terminals(self) -> tuple[str, ...]:
+        """Σ in order of appearance."""
+        return tuple(dict.fromkeys(s for rule in self.rules for s in rule.right if isinstance(s, str)))
+
+    @cached_property
+    def _by_left(self) -> dict[Nonterminal, tuple[Rule, ...]]:
+        groups: dict[Nonterminal, list[Rule]] = {}
+        for rule in self.rules:
+            groups.setdefault(rule.left, []).append(rule)
+        return {left: tuple(rules) for left, rules in groups.items()}
+
+    def rules_for(self, left: Nonterminal) -> tuple[Rule, ...]:
+        """The rules with this left side."""
+        return self._by_left.get(left, ())
+
+    def start_is_isolated(self) -> bool:
+        """Whether the start variable stands on no right side."""
+        return all(self.start not in rule.right for rule in self.rules)
+
+    def _merge(self, rules: Iterable[Rule]) -> Iterator[Rule]:
+        merged: dict[tuple[Nonterminal, tuple[Symbol, ...]], Rule] = {}
+        for rule in rules:
+            key = (rule.left, rule.right)
+            if rule.weight == 0:
+                continue
+            if self.weighted and key in merged:
+                rule = replace(rule, weight=merged[key].weight + rule.weight)
+            merged[key] = rule
+        return iter(merged.values())
+
+    def _check(self) -> None:
+        if not self.rules:
+            raise GrammarError("the grammar has no rules; write at least one, such as S -> 'a' S 'b' | 'c'")
+        for rule in self.rules:
+            for symbol in rule.right:
+                if isinstance(symbol, Nonterminal) and symbol not in self._by_left:
+                    raise GrammarError(
+                        f"rule {rule}: nonterminal {symbol} has no rules; "
+                        f"define it, or quote it if it is a terminal: '{symbol}'"
+                    )
+        if self.start not in self._by_left:
+            raise GrammarError(f"the start variable {self.start} has no rules")
+        self._check_useful()
+
+    def _check_useful(self) -> None:
+        reached = reachable(self.rules, self.start)
+        derives = productive(self.rules)
+        for rule in self.rules:
+            if rule.left not in reached:
+                raise GrammarError(
+                    f"rule {rule}: {rule.left} cannot be reached from the start variable "
+                    f"{self.start}; use it in a rule or remove it"
+                )
+            if rule.left not in derives:
+                raise GrammarError(
+                    f"rule {rule}: {rule.left} derives no string of terminals, every derivation "
+                    f"goes on for ever; add a rule for {rule.left} that ends"
+                )
+
+
+@dataclass(frozen=True)
+class WeightedCFG(CFG):
+    """A grammar whose derivations weigh the product of their rules' weights."""
+
+    weighted: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class PCFG(WeightedCFG):
+    """A probabilistic grammar: the weights of each nonterminal's rules sum to 1."""
+
+    def _check(self) -> None:
+        super()._check()
+        for left, rules in self._by_left.items():
+            total = math.fsum(rule.weight for rule in rules)
+            if abs(total - 1) > SUM_TOLERANCE:
+                last = f"{rules[-1]} [{rules[-1].weight:g}]"
+                raise GrammarError(
+                    f"the probabilities of the rules of {left} sum to {total:g} instead of 1 "
+                    f"(last rule: {last}); fractions such as [1/3] are allowed"
+                )
+
+
+def _check_weight(rule: Rule, *, weighted: bool) -> None:
+    if math.isnan(rule.weight) or rule.weight < 0 or math.isinf(rule.weight):
+        raise GrammarError(f"rule {rule} has weight {rule.weight:g}; weights are finite numbers, 0 or more")
+    if not weighted and rule.weight != 1:
+        raise GrammarError(
+            f"rule {rule} has weight {rule.weight:g} in a grammar without weights; use PCFG or WeightedCFG"
+        )
+
+
+def reachable(rules: Iterable[Rule], start: Nonterminal) -> set[Nonterminal]:
+    """The nonterminals that occur in some sentential form derived from `start`."""
+    below: dict[Nonterminal, set[Nonterminal]] = {}
+    for rule in rules:
+        below.setdefault(rule.left, set()).update(s for s in rule.right if isinstance(s, Nonterminal))
+    found, open_ = {start}, [start]
+    while open_:
+        for symbol in below.get(open_.pop(), ()):
+            if symbol not in found:
+                found.add(symbol)
+                open_.append(symbol)
+    return found
+
+
+def productive(rules: Iterable[Rule]) -> set[Nonterminal]:
+    """The nonterminals that derive at least one string of terminals."""
+    rules = list(rules)
+    found: set[Nonterminal] = set()
+    while True:
+        new = {
+            rule.left
+            for rule in rules
+            if rule.left not in found and all(isinstance(s, str) or s in found for s in rule.right)
+        }
+        if not new:
+            return found
+        found |= new
+
+
+def trim(rules: Iterable[Rule], start: Nonterminal) -> tuple[Rule, ...]:
+    """The rules that take part in some derivation of a string from `start`."""
+    rules = list(rules)
+    derives = productive(rules)
+    rules = [
+        r for r in rules if r.left in derives and all(isinstance(s, str) or s in derives for s in r.right)
+    ]
+    reached = reachable(rules, start)
+    return tuple(rule for rule in rules if rule.left in reached)
+
+
+def fresh(name: str, taken: Iterable[Nonterminal]) -> Nonterminal:
+    """A nonterminal called `name`, or `name0`, `name1`, ... if that is taken."""
+    names = {nonterminal.name for nonterminal in taken}
+    candidate, number = name, 0
+    while candidate in names:
+        candidate, number = f"{name}{number}", number + 1
+    return Nonterminal(candidate)
+
+
+def word(symbols: Iterable[str]) -> Word:
+    """A string if every symbol is one character, a tuple of symbols otherwise."""
+    symbols = tuple(symbols)
+    return "".join(symbols) if all(len(s) == 1 for s in symbols) else symbols

@@ -1,0 +1,166 @@
+"""The weight of a string: the inside algorithm on the binary grammar, for any ε- and unary rules.
+
+    inside[i, l, A] = Σ_B (I - U)^{-1}[A, B] ( Σ_{B→CD} w Σ_k inside[i, k, C] inside[i+k, l-k, D] )
+
+`log_inside` runs a compiled kernel in which every span carries its own exponent, so that strings of any
+length keep full precision; should a number fall far below the largest of its span, the string is done
+again by `log_inside_reference`, in log space throughout.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from ndstack.grammars.binary import BinaryGrammar, binarise, weighted
+from ndstack.grammars.grammar import CFG, WeightedCFG
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+
+SMALLEST = 1e-90  # a product of three such numbers is still a normal double
+
+
+def log_inside(grammar: CFG, word: Sequence[str]) -> float:
+    """The log of the total weight of all derivations of `word`; -inf if there are none.
+
+    A grammar without weights counts with equal probabilities for the rules of a nonterminal.
+    """
+    grammar = weighted(grammar)
+    binary = binarise(grammar)
+    numbers = [binary.index.get(symbol, -1) for symbol in word]
+    if -1 in numbers:
+        return -math.inf
+    if not numbers:
+        return math.log(null) if (null := binary.null[binary.start]) > 0 else -math.inf
+    tables = _tables(grammar)
+    result, safe = _inside_kernel(
+        np.array(numbers, np.int32), binary.start, tables.first, tables.parent, tables.right,
+        tables.weight, tables.up_first, tables.up_parent, tables.up_weight,
+    )  # fmt: skip
+    return float(result) if safe else log_inside_reference(grammar, word)
+
+
+def generates(grammar: CFG, word: Sequence[str]) -> bool:
+    """Whether the grammar derives `word`."""
+    return log_inside(grammar, word) > -math.inf
+
+
+def log_inside_reference(grammar: CFG, word: Sequence[str]) -> float:
+    """`log_inside` in log space, span by span; slow, and right for any weights."""
+    binary = binarise(weighted(grammar))
+    numbers = [binary.index[symbol] for symbol in word]
+    n = len(numbers)
+    steps = binary.binary_steps()
+    parent = np.array([s.parent for s in steps], int)
+    left = np.array([s.children[0] for s in steps], int)
+    right = np.array([s.children[1] for s in steps], int)
+    with np.errstate(divide="ignore"):
+        log_weight = np.log([s.weight for s in steps])
+        log_closure = np.log(binary.closure)
+    chart = np.full((n + 1, n + 1, binary.size), -math.inf)  # [i, j, A]
+    for length in range(1, n + 1):
+        for i in range(n - length + 1):
+            j = i + length
+            direct = np.full(binary.size, -math.inf)
+            if length == 1:
+                direct[numbers[i]] = 0.0
+            elif steps:
+                splits = chart[i, i + 1 : j][:, left] + chart[i + 1 : j, j][:, right]
+                np.logaddexp.at(direct, parent, log_weight + np.logaddexp.reduce(splits, axis=0))
+            chart[i, j] = np.logaddexp.reduce(log_closure + direct, axis=1)
+    return float(chart[0, n, binary.start])
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """Binary steps grouped by left child, closure entries grouped by child (compressed rows)."""
+
+    first: Ints
+    parent: Ints
+    right: Ints
+    weight: Floats
+    up_first: Ints
+    up_parent: Ints
+    up_weight: Floats
+
+
+@lru_cache(maxsize=64)
+def _tables(grammar: WeightedCFG) -> _Tables:
+    binary = binarise(grammar)
+    steps = sorted(binary.binary_steps(), key=lambda step: step.children[0])
+    child, parent = np.nonzero(binary.closure.T)
+    return _Tables(
+        first=_row_starts(np.array([s.children[0] for s in steps], int), binary),
+        parent=np.array([s.parent for s in steps], np.int32),
+        right=np.array([s.children[1] for s in steps], np.int32),
+        weight=np.array([s.weight for s in steps], np.float64),
+        up_first=_row_starts(child, binary),
+        up_parent=parent.astype(np.int32),
+        up_weight=binary.closure.T[child, parent],
+    )
+
+
+def _row_starts(rows: NDArray[np.intp], binary: BinaryGrammar) -> Ints:
+    return np.searchsorted(rows, np.arange(binary.size + 1)).astype(np.int32)
+
+
+@numba.njit(cache=True)
+def _inside_kernel(  # type: ignore[no-untyped-def]
+    word, start, first, parent, right, weight, up_first, up_parent, up_weight
+):
+    """(log inside of the whole word, whether no precision was lost)."""
+    n, size = len(word), len(first) - 1
+    value = np.zeros((n, n + 1, size))  # [i, l, A], the largest of a span is 1
+    exponent = np.full((n, n + 1), -np.inf)
+    active = np.empty((n, n + 1, size), np.int32)  # the A with value > 0
+    count = np.zeros((n, n + 1), np.int32)
+    direct, total = np.zeros(size), np.zeros(size)
+    for length in range(1, n + 1):
+        for i in range(n - length + 1):
+            top = -np.inf
+            for k in range(1, length):
+                top = max(top, exponent[i, k] + exponent[i + k, length - k])
+            if length == 1:
+                top = 0.0
+                direct[word[i]] = 1.0
+            elif top == -np.inf:
+                continue
+            for k in range(1, length):
+                scale = np.exp(exponent[i, k] + exponent[i + k, length - k] - top)
+                for a in range(count[i, k]):
+                    left = active[i, k, a]
+                    factor = value[i, k, left] * scale
+                    for r in range(first[left], first[left + 1]):
+                        other = value[i + k, length - k, right[r]]
+                        if other > 0:
+                            if scale < SMALLEST:
+                                return 0.0, False
+                            direct[parent[r]] += factor * other * weight[r]
+            largest = 0.0
+            for b in range(size):
+                if direct[b] > 0:
+                    for r in range(up_first[b], up_first[b + 1]):
+                        total[up_parent[r]] += direct[b] * up_weight[r]
+                    direct[b] = 0.0
+            for b in range(size):
+                largest = max(largest, total[b])
+            if largest == 0:
+                continue
+            exponent[i, length] = top + np.log(largest)
+            for b in range(size):
+                if total[b] > 0:
+                    share = total[b] / largest
+                    if share < SMALLEST:
+                        return 0.0, False
+                    value[i, length, b] = share
+                    active[i, length, count[i, length]] = b
+                    count[i, length] += 1
+                    total[b] = 0.0
+    if value[0, n, start] == 0:
+        return -np.inf, True
+    return exponent[0, n] + np.log(value[0, n, start]), True

@@ -1,0 +1,104 @@
+"""Semirings as values: the same dynamic programme decides, counts, sums or maximises.
+
+`lift(weight, label)` turns the weight of one rule or transition into an element; `times` is applied in
+the order in which rules or transitions are used, so an element may remember them (see `VITERBI`).
+"""
+
+import math
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Semiring(Generic[T]):
+    """Two operations with their neutral elements, and how weights enter."""
+
+    name: str
+    zero: T
+    one: T
+    plus: Callable[[T, T], T]
+    times: Callable[[T, T], T]
+    lift: Callable[[float, Hashable], T]
+
+    def sum(self, values: Iterable[T]) -> T:
+        """All values added up; `zero` if there are none."""
+        return reduce(self.plus, values, self.zero)
+
+    def product(self, values: Iterable[T]) -> T:
+        """All values multiplied in the order given; `one` if there are none."""
+        return reduce(self.times, values, self.one)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} semiring>"
+
+
+@dataclass(frozen=True)
+class Best:
+    """An element of the Viterbi semiring: a log weight and the labels that have it."""
+
+    log_weight: float
+    _history: object = ()  # (), (label,) or (left, right) with histories left and right
+
+    def labels(self) -> tuple[Hashable, ...]:
+        """The labels of the best sequence, first to last."""
+        found: list[Hashable] = []
+        open_: list[object] = [self._history]
+        while open_:
+            node = open_.pop()
+            assert isinstance(node, tuple)
+            if len(node) == 2:
+                open_ += [node[1], node[0]]
+            else:
+                found.extend(node)
+        return tuple(found)
+
+
+def _log(weight: float) -> float:
+    return math.log(weight) if weight > 0 else -math.inf
+
+
+def _log_add(a: float, b: float) -> float:
+    if a < b:
+        a, b = b, a
+    return a if b == -math.inf else a + math.log1p(math.exp(b - a))
+
+
+def _best_of(a: Best, b: Best) -> Best:
+    return a if a.log_weight >= b.log_weight else b
+
+
+def _best_join(a: Best, b: Best) -> Best:
+    if -math.inf in (a.log_weight, b.log_weight):
+        return VITERBI.zero
+    return Best(a.log_weight + b.log_weight, (a._history, b._history))
+
+
+BOOLEAN: Semiring[bool] = Semiring(
+    "boolean",
+    False,
+    True,
+    lambda a, b: a or b,
+    lambda a, b: a and b,
+    lambda weight, _: weight > 0,
+)
+COUNTING: Semiring[int] = Semiring(
+    "counting", 0, 1, lambda a, b: a + b, lambda a, b: a * b, lambda weight, _: int(weight > 0)
+)
+REAL: Semiring[float] = Semiring(
+    "real", 0.0, 1.0, lambda a, b: a + b, lambda a, b: a * b, lambda weight, _: weight
+)
+LOG: Semiring[float] = Semiring(
+    "log", -math.inf, 0.0, _log_add, lambda a, b: a + b, lambda weight, _: _log(weight)
+)
+VITERBI: Semiring[Best] = Semiring(
+    "Viterbi",
+    Best(-math.inf),
+    Best(0.0),
+    _best_of,
+    _best_join,
+    lambda weight, label: Best(_log(weight), (label,)),
+)
