@@ -1,5 +1,315 @@
-"""The `ndstack` command."""
+"""The `ndstack` command. Each subcommand is a few lines that call the library and show the result.
+
+Heavy imports happen inside the commands, so that `--help` is quick.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from ndstack import __version__
+from ndstack.errors import NdstackError
+
+if TYPE_CHECKING:
+    from ndstack.languages import Language
+
+app = typer.Typer(
+    name="ndstack",
+    help="Neural networks with nondeterministic stacks, and the theory that goes with them.",
+    epilog=(
+        "Examples:\n\n"
+        "ndstack languages\n\n"
+        "ndstack sample dyck --lengths 10:20 --count 5\n\n"
+        "ndstack recognize unmarked-reversal 0110 --draw stacks.svg\n\n"
+        "ndstack grammar my.cfg --to greibach\n\n"
+        "ndstack demo\n\n"
+        "`ndstack COMMAND --help` has examples for each command. Exit codes: 0 done, 1 the answer is no, "
+        "2 wrong input, 130 interrupted."
+    ),
+    add_completion=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+LanguageName = Annotated[
+    str | None,
+    typer.Argument(metavar="[LANGUAGE]", help="A name such as `dyck` or `marked-reversal(k=40)`."),
+]
+GrammarFile = Annotated[
+    Path | None, typer.Option("--grammar", metavar="FILE", help="A grammar file instead of a language.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the random generator.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; wrong input ends in one line on stderr and exit code 2."""
+    try:
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+    except (NdstackError, TyperException) as error:
+        message = error.format_message() if isinstance(error, TyperException) else str(error)
+        _fail(" ".join(message.split()))
+    except OSError as error:
+        _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
+    except (KeyboardInterrupt, typer.Abort):
+        print("ndstack: interrupted", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str) -> None:
+    print(f"ndstack: error: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        print(f"ndstack {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Neural networks with nondeterministic stacks, and the theory that goes with them."""
+
+
+@app.command(epilog="Example: ndstack languages --json")
+def languages(as_json: AsJson = False) -> None:
+    """List the formal languages with a sample string each."""
+    import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+
+    from ndstack.languages import DESCRIPTIONS, get
+
+    rows = []
+    for name, description in DESCRIPTIONS.items():
+        language = get(name)
+        word = language.sample(language.lengths(12, 24)[0], np.random.default_rng(1))
+        rows.append({"name": name, "strings": description, "sample": "".join(word)})
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    table = Table(box=None, header_style="bold")
+    table.add_column("name", no_wrap=True)
+    table.add_column("strings")
+    table.add_column("a sample", no_wrap=True)
+    for row in rows:
+        table.add_row(*row.values())
+    console = Console(markup=False, highlight=False, emoji=False)
+    console.print(table)
+    console.print("All but hardest-cfl and count-3 also for k symbols, as in marked-reversal(k=40).")
+
+
+@app.command(
+    epilog="Examples:\n\nndstack sample dyck --lengths 40:80 --count 10 --seed 1 --with-probability\n\n"
+    "ndstack sample --grammar my.cfg --lengths 12 --tree"
+)
+def sample(
+    language: LanguageName = None,
+    grammar: GrammarFile = None,
+    lengths: Annotated[str, typer.Option(help="A length, or a range such as 40:80.")] = "40:80",
+    count: Annotated[int, typer.Option(min=0, help="How many strings.")] = 10,
+    seed: Seed = 0,
+    with_probability: Annotated[
+        bool, typer.Option("--with-probability", help="Print log p(w | length), in nats, before each.")
+    ] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Print derivations (context-free languages).")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Sample strings: a length uniformly from the non-empty ones, then a string of that length."""
+    import numpy as np
+
+    from ndstack.languages import ContextFreeLanguage
+
+    source = _language(language, grammar)
+    choices = _non_empty_lengths(source, lengths)
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        length = choices[int(rng.random() * len(choices))]
+        if tree:
+            if not isinstance(source, ContextFreeLanguage):
+                raise NdstackError(f"{source.name} is not context-free and has no trees; leave --tree out")
+            derivation = source.table.sample_tree(length, rng)
+            print(json.dumps(str(derivation)) if as_json else derivation)
+            continue
+        word = source.sample(length, rng)
+        shown = word if isinstance(word, str) else " ".join(word)
+        if as_json:
+            print(json.dumps({"string": word, "log_probability": source.log_probability(word)}))
+        elif with_probability:
+            print(f"{source.log_probability(word):.6f}\t{shown}")
+        else:
+            print(shown)
+
+
+@app.command(
+    epilog="Examples:\n\nndstack probability marked-reversal '01#10' '01#01'\n\n"
+    "ndstack probability --grammar my.cfg 'the cat sleeps'"
+)
+def probability(
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="[LANGUAGE] STRING...", help="Symbols longer than a character: spaced."),
+    ],
+    grammar: GrammarFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print log p(w | length) of strings, in nats; -inf for those outside the language."""
+    name = None if grammar else words.pop(0)
+    source = _language(name, grammar)
+    if not words:
+        raise NdstackError("no strings given; write them behind the language: ndstack probability dyck '()'")
+    for text in words:
+        value = source.log_probability(_parse_word(source, text))
+        print(json.dumps({"string": text, "log_probability": value}) if as_json else f"{value:.6f}\t{text}")
+
+
+@app.command(
+    epilog="Examples:\n\nndstack recognize unmarked-reversal 0110 --draw stacks.svg\n\n"
+    "ndstack recognize --grammar my.cfg 'the cat sleeps' --show-automaton"
+)
+def recognize(
+    words: Annotated[list[str], typer.Argument(metavar="[LANGUAGE] STRING", help="A string to read.")],
+    grammar: GrammarFile = None,
+    draw: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="Draw the stack WFA after every symbol.")
+    ] = None,
+    show_automaton: Annotated[
+        bool, typer.Option("--show-automaton", help="Print the automaton's transitions.")
+    ] = False,
+) -> None:
+    """Compile a grammar into a restricted pushdown automaton and run it; exit code 1 if it rejects."""
+    from ndstack.automata import Lang, best_run, run_svg, to_restricted
+    from ndstack.automata.pda import show_stack
+    from ndstack.grammars import CFG
+    from ndstack.languages import ContextFreeLanguage
+    from ndstack.semirings import COUNTING
+
+    name = None if grammar else words.pop(0)
+    source = _language(name, grammar)
+    if not isinstance(source, ContextFreeLanguage):
+        raise NdstackError(f"{source.name} is not context-free, so no pushdown automaton recognises it")
+    if len(words) != 1:
+        raise NdstackError(f"expected one string to read, got {len(words)}: ndstack recognize dyck '()'")
+    word = _parse_word(source, words[0])
+    plain = CFG(tuple(type(r)(r.left, r.right) for r in source.grammar.rules), source.grammar.start)
+    pda = to_restricted(plain)
+    print(
+        f"restricted PDA: {len(pda.states)} states, {len(pda.stack_alphabet)} stack symbols, "
+        f"{len(pda.transitions)} transitions"
+    )
+    if show_automaton:
+        print("\n".join(f"  {t}" for t in pda.transitions))
+    lang = Lang(pda, COUNTING, word)
+    if draw is not None:
+        draw.write_text(run_svg(lang), encoding="utf-8")
+        print(f"stacks drawn in {draw}")
+    runs = lang.stringsum()
+    if not runs:
+        print("rejected: no run ends in an accept state with the bottom symbol on top")
+        raise typer.Exit(1)
+    print(f"accepted by {runs} run{'s' * (runs != 1)}; one of them:")
+    for before, symbol in zip(best_run(pda, word).configurations, [*word, ""], strict=True):
+        print(f"  {before.state:8} {show_stack(before.stack):24} {symbol}".rstrip())
+
+
+@app.command(epilog="Examples:\n\nndstack grammar my.cfg\n\nndstack grammar my.cfg --to 2-greibach")
+def grammar(
+    file: Annotated[Path, typer.Argument(help="A grammar in NLTK's notation.")],
+    to: Annotated[
+        str, typer.Option(help="same, proper (no ε- or unary rules), greibach or 2-greibach.")
+    ] = "same",
+) -> None:
+    """Check a grammar file and print it, on request in a normal form."""
+    from ndstack.grammars import CFG, greibach, proper, read_grammar, two_greibach
+
+    def same(grammar: CFG) -> CFG:
+        return grammar
+
+    forms = {"same": same, "proper": proper, "greibach": greibach, "2-greibach": two_greibach}
+    if to not in forms:
+        raise NdstackError(f"--to {to} is not a form of grammar; expected one of {', '.join(forms)}")
+    print(forms[to](read_grammar(file)))
+
+
+@app.command(epilog="Example: ndstack dataset dyck --out data/dyck --seed 1")
+def dataset(
+    language: LanguageName = None,
+    grammar: GrammarFile = None,
+    out: Annotated[Path, typer.Option(help="A new folder.")] = Path("data"),
+    seed: Seed = 0,
+    train: Annotated[int, typer.Option(min=0, help="Training strings.")] = 10_000,
+    validation: Annotated[int, typer.Option(min=0, help="Validation strings.")] = 1_000,
+    test_per_length: Annotated[int, typer.Option(min=0, help="Test strings for each length.")] = 100,
+    lengths: Annotated[str, typer.Option(help="Training and validation lengths.")] = "40:80",
+    test_lengths: Annotated[str, typer.Option(help="Test lengths.")] = "40:100",
+    batch_size: Annotated[int, typer.Option(min=1, help="Strings of one length in a row.")] = 10,
+) -> None:
+    """Sample training, validation and test strings into a folder."""
+    from ndstack.languages import Plan, make_dataset, write_dataset
+    from ndstack.progress import progress_bar
+
+    source = _language(language, grammar)
+    plan = Plan(
+        train=train,
+        validation=validation,
+        test_per_length=test_per_length,
+        lengths=_parse_lengths(lengths),
+        test_lengths=_parse_lengths(test_lengths),
+        batch_size=batch_size,
+    )
+    total = train + validation + test_per_length * len(source.lengths(*plan.test_lengths))
+    with progress_bar(f"sampling {source.name}", total) as advance:
+        data = make_dataset(source, seed, plan, progress=advance)
+    write_dataset(data, out)
+    print(f"{out}: {train} training, {validation} validation, {len(data.test)} test strings of {source.name}")
+
+
+@app.command(epilog="Example: ndstack demo --quick --out /tmp/demo")
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the pictures go.")] = Path("demo"),
+    quick: Annotated[bool, typer.Option("--quick", help="The smallest version.")] = False,
+) -> None:
+    """Show in a minute what is here: strings, probabilities, an automaton, its stacks."""
+    from ndstack.demo import run_demo
+
+    run_demo(out, quick=quick)
+
+
+def _language(name: str | None, grammar: Path | None) -> "Language":
+    from ndstack.languages import from_grammar, get
+
+    if (name is None) == (grammar is None):
+        raise NdstackError("give either a LANGUAGE or --grammar FILE; `ndstack languages` lists the names")
+    return get(name) if name is not None else from_grammar(grammar or Path(), name=str(grammar))
+
+
+def _parse_lengths(text: str) -> tuple[int, int]:
+    low, _, high = text.partition(":")
+    if not low.isdecimal() or not (high or low).isdecimal() or int(low) > int(high or low):
+        raise NdstackError(f"{text!r} is not a range of lengths; write 40:80, or 40 for one length")
+    return int(low), int(high or low)
+
+
+def _non_empty_lengths(language: "Language", text: str) -> list[int]:
+    low, high = _parse_lengths(text)
+    found = language.lengths(low, high)
+    if not found:
+        near = language.lengths(low - 20, high + 20)
+        hint = f"nearby: {', '.join(map(str, near[:8]))}" if near else "try other lengths"
+        raise NdstackError(f"{language.name} has no strings of lengths {low}..{high}; {hint}")
+    return found
+
+
+def _parse_word(language: "Language", text: str) -> str | tuple[str, ...]:
+    """A string as typed: spaced where symbols are longer than a character."""
+    return text if all(len(s) == 1 for s in language.alphabet) else tuple(text.split())

@@ -1,6 +1,8 @@
 """Pushdown automata: run enumeration, conversions, Lang's algorithm, the stack WFA, sums."""
 
 from ndstack.automata.conversion import bottom_marked, restrict, to_restricted
+from ndstack.automata.drawing import run_svg, stack_wfa_svg
+from ndstack.automata.examples import unmarked_reversal_pda
 from ndstack.automata.lang import (
     Lang,
     accepts,
@@ -52,10 +54,13 @@ __all__ = [
     "log_stringsum",
     "replay",
     "restrict",
+    "run_svg",
     "runs",
+    "stack_wfa_svg",
     "stringsum",
     "to_grammar",
     "to_restricted",
     "trim_restricted",
     "union",
+    "unmarked_reversal_pda",
 ]

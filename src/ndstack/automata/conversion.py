@@ -3,7 +3,10 @@
     CFG --two_greibach--> 2-GNF --bottom_marked--> bottom-marked PDA --restrict--> restricted PDA
     PDA --to_grammar--> CFG
 
-All keep the weights of strings, since derivations and accepting runs correspond one to one.
+The proof goes by way of 2-GNF, because a transition cannot replace the top symbol and push in one step.
+`bottom_marked` takes grammars in GNF as well and lets the automaton do the substitution that leads to
+2-GNF as it reads, with far fewer states and transitions; `to_restricted` does that. All functions keep
+the weights of strings, since derivations and accepting runs correspond one to one.
 """
 
 from collections.abc import Iterator
@@ -21,27 +24,29 @@ from ndstack.automata.pda import (
 from ndstack.automata.trimming import trim_restricted
 from ndstack.automata.triples import grammar_rules, to_grammar
 from ndstack.errors import AutomatonError, GrammarError
-from ndstack.grammars.grammar import CFG
-from ndstack.grammars.greibach import is_two_greibach, two_greibach
+from ndstack.grammars.grammar import CFG, Symbol
+from ndstack.grammars.greibach import greibach, is_greibach, is_two_greibach
 
 START, LOOP = "q0", "loop"
 
 
 def bottom_marked(grammar: CFG) -> BottomMarkedPDA:
-    """Lemma 2: a grammar in 2-GNF as a bottom-marked PDA with almost restricted transitions.
+    """Lemma 2: a grammar in 2-GNF or GNF as a bottom-marked PDA with almost restricted transitions.
 
-    The stack holds the unclosed constituents, the next one on top. A → abB₁⋯B_p takes two steps:
-    replace A by B_p on reading a, push B_{p-1}⋯B₁ on reading b. The proof gives each such rule a state
-    of its own in between; here rules that go on alike (the same b, the same push) share it.
+    The stack holds the unclosed constituents, the next one on top. A → a pops A, A → aB replaces A by B,
+    and A → aX₁⋯X_m with m ≥ 2 takes two steps: replace A by X_m on reading a, then read the next symbol
+    as the beginning of X₁ and push the rest. The proof gives each rule a state of its own for the second
+    step; here the state is what is still to be done, X₁⋯X_{m-1}, and rules that go on alike share it.
     """
-    if not is_two_greibach(grammar):
-        raise GrammarError("the grammar is not in 2-Greibach normal form; convert it with two_greibach()")
+    if not (is_greibach(grammar) or is_two_greibach(grammar)):
+        raise GrammarError(
+            "the grammar is not in (2-)Greibach normal form; convert it with greibach() or two_greibach()"
+        )
     loop = list(_loop_transitions(grammar))
-    start = grammar.start.name
     first = [
         Transition(START, t.read, (BOTTOM,), t.target, (BOTTOM, *t.push), t.weight)
         for t in loop
-        if t.state == LOOP and t.pop == (start,)
+        if t.state == LOOP and t.pop == (grammar.start.name,)
     ]
     empty = [rule for rule in grammar.rules if not rule.right]
     if empty and grammar.weighted and empty[0].weight != 1:
@@ -55,20 +60,38 @@ def bottom_marked(grammar: CFG) -> BottomMarkedPDA:
 
 
 def _loop_transitions(grammar: CFG) -> Iterator[Transition]:
-    between: dict[tuple[str, Stack | None], str] = {}
+    states: dict[tuple[Symbol, ...] | str, str] = {}
+    second: dict[Transition, None] = {}
     for rule in grammar.rules:
         if not rule.right:
             continue
-        A, (a, *rest) = rule.left.name, map(str, rule.right)
-        if not rest:
+        A, a = rule.left.name, str(rule.right[0])
+        pending, last = rule.right[1:-1], rule.right[-1]
+        if len(rule.right) == 1:
             yield Transition(LOOP, a, (A,), LOOP, (), rule.weight)
-            continue
-        b, *variables = rest
-        pushed = tuple(reversed(variables[:-1])) if variables else None  # None: pop A
-        state = between.setdefault((b, pushed), f"q{len(between) + 1}")
-        top = variables[-1] if variables else A
-        yield Transition(LOOP, a, (A,), state, (top,), rule.weight)
-        yield Transition(state, b, (top,), LOOP, () if pushed is None else (top, *pushed))
+        elif isinstance(last, str):  # A → ab
+            state = states.setdefault(last, f"q{len(states) + 1}")
+            yield Transition(LOOP, a, (A,), state, (A,), rule.weight)
+            second[Transition(state, last, (A,), LOOP, ())] = None
+        elif not pending:
+            yield Transition(LOOP, a, (A,), LOOP, (last.name,), rule.weight)
+        else:
+            state = states.setdefault(pending, f"q{len(states) + 1}")
+            yield Transition(LOOP, a, (A,), state, (last.name,), rule.weight)
+            for b, rest, weight in _beginnings(grammar, pending):
+                pushed = (last.name, *(str(X) for X in reversed(rest)))
+                second[Transition(state, b, (last.name,), LOOP, pushed, weight)] = None
+    yield from second
+
+
+def _beginnings(grammar: CFG, symbols: tuple[Symbol, ...]) -> Iterator[tuple[str, list[Symbol], float]]:
+    """Ways to read one symbol of X₁X₂⋯: the symbol, what is left to derive, the weight."""
+    first, *rest = symbols
+    if isinstance(first, str):
+        yield first, rest, 1.0
+    else:
+        for rule in grammar.rules_for(first):
+            yield str(rule.right[0]), [*rule.right[1:], *rest], rule.weight
 
 
 def restrict(pda: BottomMarkedPDA) -> RestrictedPDA:
@@ -106,7 +129,7 @@ def to_restricted(machine: CFG | PDA) -> RestrictedPDA:
         if not grammar_rules(machine):
             return (RestrictedWPDA if machine.weighted else RestrictedPDA)((), START, frozenset())
         machine = to_grammar(machine)
-    return restrict(bottom_marked(two_greibach(machine)))
+    return restrict(bottom_marked(greibach(machine)))
 
 
 def _check_almost_restricted(t: Transition, bottom: str) -> None:

@@ -14,7 +14,7 @@ def allsum(pda: PDA) -> float:
     """ψ(P): the total weight of all accepting runs on all strings.
 
     Computed on the grammar of the automaton as the least fixed point of its equations, to a relative
-    tolerance of 1e-14 (1e-7 at the brink of divergence); `DivergenceError` if the sum is infinite.
+    tolerance of 1e-14 (half the digits at the brink of divergence); `DivergenceError` if it is infinite.
     """
     _check_weighted(pda)
     return allsum_of_grammar(to_grammar(pda))

@@ -1,71 +1,84 @@
-"""Which transitions of a restricted PDA take part in some accepting run: Lang's algorithm without time.
+"""Dropping the transitions of a restricted PDA that no accepting run uses.
 
-An item (o, c) says that a configuration of type c = (state, top symbol) can be reached whose top stands
-on one of type o (None under the first symbol). Items are derived forward by the rules of section 4.4 and
-marked backward from those that accept.
+A type is a pair (state, top symbol). Forward, the reachable types are found, with the states in which
+their symbol can be popped and the symbols that can lie beneath it; backward, those from which acceptance
+is possible. Every transition of an accepting run is kept; since the symbols beneath are not told apart by
+how they got there, a few others may be.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ndstack.automata.pda import RestrictedPDA, Transition
 
 Type = tuple[str, str]
-Item = tuple[Type | None, Type]
-Derivation = tuple[tuple[Item, ...], Transition]
 
 P = TypeVar("P", bound=RestrictedPDA)
 
 
 def trim_restricted(pda: P) -> P:
-    """The same automaton without the transitions and accept states that no accepting run uses."""
-    derivations = _derive(pda)
-    goals = [(o, c) for o, c in derivations if c[0] in pda.accept and c[1] == pda.bottom]
-    useful, open_ = set(goals), list(goals)
-    used: set[Transition] = set()
-    while open_:
-        for premises, transition in derivations[open_.pop()]:
-            used.add(transition)
-            new = set(premises) - useful
-            useful |= new
-            open_ += new
-    kept = tuple(t for t in pda.transitions if t in used)
-    return replace(pda, transitions=kept, accept=frozenset(c[0] for _, c in goals))
+    """The same automaton without transitions and accept states that cannot take part in acceptance."""
+    reach = _Reach(pda)
+    live = reach.live(pda)
+    kept = tuple(t for t in pda.transitions if reach.leads_to(t, live))
+    accept = frozenset(q for q in pda.accept if (q, pda.bottom) in reach.ends)
+    return replace(pda, transitions=kept, accept=accept)
 
 
-def _derive(pda: RestrictedPDA) -> dict[Item, list[Derivation]]:
-    """All items, each with the ways to derive it."""
-    first: Item = (None, (pda.start, pda.bottom))
-    derivations: dict[Item, list[Derivation]] = {first: []}
-    origins: dict[Type, list[Type | None]] = {}
-    poppable: dict[Type, list[tuple[Item, Transition]]] = {}  # pops of what stands on a type
-    by_type: dict[Type, list[Transition]] = {}
-    for t in pda.transitions:
-        by_type.setdefault((t.state, t.pop[0]), []).append(t)
+@dataclass(init=False)
+class _Reach:
+    ends: dict[Type, set[str]]  # reachable types -> states in which their symbol is popped
+    beneath: dict[Type, set[str]]  # reachable types -> symbols beneath
 
-    def conclusions(item: Item) -> Iterator[tuple[Item, Derivation]]:
-        origin, current = item
-        for t in by_type.get(current, ()):
-            if t.action == "push":
-                yield (current, (t.target, t.push[1])), ((item,), t)
-            elif t.action == "replace":
-                yield (origin, (t.target, t.push[0])), ((item,), t)
-            elif origin is not None:
-                poppable.setdefault(origin, []).append((item, t))
-                for under in origins.get(origin, ()):
-                    below: Item = (under, origin)
-                    yield (under, (t.target, origin[1])), ((below, item), t)
-        for above, t in poppable.get(current, ()):
-            yield (origin, (t.target, current[1])), ((item, above), t)
+    def __init__(self, pda: RestrictedPDA) -> None:
+        first = (pda.start, pda.bottom)
+        self.ends, self.beneath = {first: set()}, {first: set()}
+        by_type: dict[Type, list[Transition]] = {}
+        for t in pda.transitions:
+            by_type.setdefault((t.state, t.pop[0]), []).append(t)
+        before = -1
+        while before != (before := self._size()):
+            for current in list(self.ends):
+                for t in by_type.get(current, ()):
+                    self._take(current, t)
 
-    open_ = [first]
-    while open_:
-        item = open_.pop()
-        origins.setdefault(item[1], []).append(item[0])
-        for conclusion, derivation in list(conclusions(item)):
-            if conclusion not in derivations:
-                derivations[conclusion] = []
-                open_.append(conclusion)
-            derivations[conclusion].append(derivation)
-    return derivations
+    def _size(self) -> int:
+        return sum(len(self.ends[c]) + len(self.beneath[c]) + 1 for c in self.ends)
+
+    def _take(self, current: Type, t: Transition) -> None:
+        if t.action == "pop":
+            self.ends[current].add(t.target)
+        elif t.action == "replace":
+            self._pass_on(current, (t.target, t.push[0]))
+        else:
+            above = (t.target, t.push[1])
+            self.ends.setdefault(above, set())
+            self.beneath.setdefault(above, set()).add(current[1])
+            for state in list(self.ends[above]):
+                self._pass_on(current, (state, current[1]))
+
+    def _pass_on(self, current: Type, following: Type) -> None:
+        """A type of the same height follows: the same lies beneath, its ends are ends of this one."""
+        self.beneath.setdefault(following, set()).update(self.beneath[current])
+        self.ends[current] |= self.ends.setdefault(following, set())
+
+    def live(self, pda: RestrictedPDA) -> set[Type]:
+        """The reachable types from which an accepting configuration can be reached."""
+        found = {c for c in self.ends if c[0] in pda.accept and c[1] == pda.bottom}
+        while True:
+            new = {(t.state, t.pop[0]) for t in pda.transitions if self.leads_to(t, found)} - found
+            if not new:
+                return found
+            found |= new
+
+    def leads_to(self, t: Transition, goals: set[Type]) -> bool:
+        """Whether the transition can be taken and leads to one of the goals."""
+        current = (t.state, t.pop[0])
+        if current not in self.ends:
+            return False
+        if t.action == "pop":
+            return any((t.target, x) in goals for x in self.beneath[current])
+        above = (t.target, t.push[-1])
+        if t.action == "replace":
+            return above in goals
+        return above in goals or any((q, current[1]) in goals for q in self.ends[above])

@@ -5,7 +5,7 @@ from ndstack.grammars.fixed_point import allsum, allsums, null_weights
 from ndstack.grammars.forest import best_parse, count_parses, parses
 from ndstack.grammars.grammar import CFG, PCFG, Nonterminal, Rule, Symbol, WeightedCFG, Word
 from ndstack.grammars.greibach import greibach, is_greibach, is_two_greibach, two_greibach
-from ndstack.grammars.hardest import encode, hardest_grammar, homomorphism, in_hardest
+from ndstack.grammars.hardest import encode, homomorphism, in_hardest
 from ndstack.grammars.inside import generates, log_inside
 from ndstack.grammars.lengths import LengthTable
 from ndstack.grammars.notation import read_grammar
@@ -27,7 +27,6 @@ __all__ = [
     "encode",
     "generates",
     "greibach",
-    "hardest_grammar",
     "homomorphism",
     "in_hardest",
     "is_greibach",

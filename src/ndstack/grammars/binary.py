@@ -12,8 +12,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ndstack.grammars.fixed_point import null_weights, star
-from ndstack.grammars.grammar import CFG, PCFG, Rule, Symbol, WeightedCFG
+from ndstack.grammars.fixed_point import derive_nonempty, null_weights, star
+from ndstack.grammars.grammar import CFG, PCFG, Nonterminal, Rule, Symbol, WeightedCFG
 
 Node = Symbol | tuple[Symbol, ...]  # a grammar symbol or a tail ⟨X₂ ... X_p⟩, p > 2
 
@@ -70,13 +70,14 @@ def binarise(grammar: WeightedCFG) -> BinaryGrammar:
         children = tuple(index[node] for node in right)
         steps[index[left]].append(Step(index[left], children, weight, origin))
     null = _null_of_nodes(grammar, index)
+    full = derive_nonempty(grammar)
     return BinaryGrammar(
         nodes=tuple(index),
         index=index,
         start=index[grammar.start],
         steps=tuple(map(tuple, steps)),
         null=null,
-        closure=star(_passing(steps, null), "unary rules"),
+        closure=star(_passing(steps, null) * [_is_full(node, full) for node in index], "unary rules"),
     )
 
 
@@ -106,6 +107,12 @@ def _null_of_nodes(grammar: WeightedCFG, index: dict[Node, int]) -> NDArray[np.f
         elif not isinstance(node, str):
             null[i] = of_symbol[node]
     return null
+
+
+def _is_full(node: Node, full: set[Nonterminal]) -> bool:
+    """Whether a node derives anything other than ε; to pass to one that does not leads nowhere."""
+    symbols = node if isinstance(node, tuple) else (node,)
+    return any(isinstance(s, str) or s in full for s in symbols)
 
 
 def _passing(steps: list[list[Step]], null: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -18,7 +18,6 @@ from ndstack.grammars.grammar import CFG, Nonterminal, Rule
 Vector = NDArray[np.float64]
 
 TOLERANCE = 1e-14  # relative, on every variable
-CRITICAL_TOLERANCE = 1e-7  # a double root: what doubles can tell
 MAX_STEPS = 200
 
 
@@ -52,6 +51,14 @@ def null_weights(grammar: CFG) -> dict[Nonterminal, float]:
     for _ in grammar.nonterminals:
         nullable |= {r.left for r in grammar.rules if all(s in nullable for s in r.right)}
     return {A: float(A in nullable) for A in grammar.nonterminals}
+
+
+def derive_nonempty(grammar: CFG) -> set[Nonterminal]:
+    """The nonterminals that derive something other than ε."""
+    found: set[Nonterminal] = set()
+    for _ in grammar.nonterminals:
+        found |= {r.left for r in grammar.rules if any(isinstance(s, str) or s in found for s in r.right)}
+    return found
 
 
 def _has_terminal(rule: Rule) -> bool:
@@ -97,21 +104,22 @@ def _value(monomial: Monomial, x: Vector) -> float:
 def _newton(x: Vector, component: Sequence[int], monomials: Sequence[Monomial], names: Sequence[str]) -> None:
     """x ← x + (I - f'(x))^{-1} (f(x) - x) on the component, in place."""
     local = {v: i for i, v in enumerate(component)}
-    size = len(component)
+    rounding = np.finfo(float).eps * (len(monomials) + 1)
     for _ in range(MAX_STEPS):
         f, jacobian = _evaluate(x, local, monomials)
-        try:
-            step = np.linalg.solve(np.eye(size) - jacobian, f - x[component])
-        except np.linalg.LinAlgError:
-            break
-        scale = np.maximum(x[component], np.finfo(float).tiny)
-        small = np.all(np.abs(step) <= CRITICAL_TOLERANCE * scale)
-        if not np.all(np.isfinite(step)) or (not small and np.any(step < 0)):
-            break
-        if small and (np.any(step < 0) or np.all(np.abs(step) <= TOLERANCE * scale)):
+        residual = f - x[component]
+        if np.all(np.abs(residual) <= rounding * x[component]):  # at a double root no step is small
             _snap_to_one(x, component, local, monomials)
             return
+        try:
+            step = np.linalg.solve(np.eye(len(component)) - jacobian, residual)
+        except np.linalg.LinAlgError:
+            break
+        if not np.all(np.isfinite(step)) or np.any(step < -TOLERANCE * x[component]):
+            break
         x[component] += step
+        if np.all(step <= TOLERANCE * x[component]):
+            return
     raise DivergenceError(
         f"the total weight of {names[component[0]]} is infinite: its recursive rules weigh too "
         "much; scale them down so that the sum converges"

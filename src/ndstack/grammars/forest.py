@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from nltk import Tree
 
 from ndstack.errors import DivergenceError, GrammarError
-from ndstack.grammars.binary import BinaryGrammar, Step, binarise, weighted
+from ndstack.grammars.binary import BinaryGrammar, Step, binarise, uniform
 from ndstack.grammars.fixed_point import strongly_connected_components
 from ndstack.grammars.grammar import CFG, Rule
 from ndstack.grammars.trees import tree_of_derivation
@@ -63,8 +63,8 @@ class Forest:
     """The items below (S, 0, n) and their alternatives."""
 
     def __init__(self, grammar: CFG, word: Sequence[str]) -> None:
-        self._grammar = grammar
-        binary = binarise(weighted(grammar))
+        self._weights = {(rule.left, rule.right): rule.weight for rule in grammar.rules}
+        binary = binarise(uniform(grammar))
         spans = _derivable(binary, word)
         root: Item = (binary.start, 0, len(word))
         self.root = 0 if binary.start in spans[0][len(word)] else None
@@ -113,8 +113,8 @@ class Forest:
         return improved
 
     def _log_weight(self, step: Step) -> float:
-        """The rule's log weight; 0 in a grammar without weights."""
-        return math.log(step.weight) if self._grammar.weighted else 0.0
+        """The log weight of the rule that the step begins, if it begins one."""
+        return 0.0 if step.rule is None else math.log(self._weights[step.rule.left, step.rule.right])
 
     def derivation(self, choice: Sequence[int]) -> list[Rule]:
         """The leftmost derivation that takes the chosen alternative of every item."""

@@ -12,32 +12,52 @@ pushed last: rule(A → aA₁⋯A_m) = pop(A) push(A_m) ⋯ push(A₁). And L₀
 """
 
 from collections.abc import Sequence
-from functools import cache
 
 from ndstack.errors import GrammarError
 from ndstack.grammars.grammar import CFG, Nonterminal, Rule
 from ndstack.grammars.greibach import is_greibach
-from ndstack.grammars.inside import generates
 
-_L0 = """
-Start  -> Empty Before '$' Body After ';' Empty
-Body   -> | '(' Body ')' Body | '[' Body ']' Body | After ';' Before Body
-Empty  -> | Before After ';' Empty
-Before -> ',' | Filler Before
-After  -> ',' | After Filler
-Filler -> '(' | ')' | '[' | ']' | '$' | ','
-"""
+Frame = tuple[str, int, int, int]  # an open bracket: which, in what piece, part and place
 
-
-@cache
-def hardest_grammar() -> CFG:
-    """A grammar for L₀. Body: balanced brackets, with piece boundaries anywhere inside."""
-    return CFG.fromstring(_L0)
+FLOOR: Frame = ("$", -1, -1, -1)
 
 
 def in_hardest(word: Sequence[str]) -> bool:
-    """Whether a string is in L₀."""
-    return generates(hardest_grammar(), word)
+    """Whether a string is in L₀, in quadratic time.
+
+    All choices of y's are followed at once, piece by piece, with the stack of open brackets as a graph:
+    a frame stands on every frame that was on top when its bracket was read.
+    """
+    text = "".join(word)
+    if not text.endswith(";") or not set(text) <= set("()[]$,;"):
+        return False
+    beneath: dict[Frame, frozenset[Frame]] = {FLOOR: frozenset()}
+    before, tops = True, frozenset[Frame]()  # no $ read so far is possible; frames on top after $
+    for number, piece in enumerate(text[:-1].split(";")):
+        after: set[Frame] = set()
+        parts = piece.split(",")[1:-1]
+        for place, y in enumerate(parts):
+            if y.startswith("$"):
+                after |= _read(y[1:], frozenset({FLOOR} if before else ()), (number, place), beneath)
+            else:
+                after |= _read(y, tops, (number, place), beneath)
+        before, tops = before and "" in parts, frozenset(after)
+    return FLOOR in tops
+
+
+def _read(
+    y: str, tops: frozenset[Frame], where: tuple[int, int], beneath: dict[Frame, frozenset[Frame]]
+) -> frozenset[Frame]:
+    """The frames on top after reading y, for all stacks with one of `tops` on top."""
+    for position, symbol in enumerate(y):
+        if symbol in "([":
+            frame = (symbol, *where, position)
+            beneath[frame] = beneath.get(frame, frozenset()) | tops
+            tops = frozenset({frame}) if tops else tops
+        else:
+            opened = {")": "(", "]": "["}.get(symbol)
+            tops = frozenset().union(*(beneath[f] for f in tops if f[0] == opened))
+    return tops
 
 
 def homomorphism(grammar: CFG) -> dict[str, str]:

@@ -90,9 +90,7 @@ class LengthTable:
     def _derivation(self, length: int, rng: Random) -> list[Rule]:
         """The rules of a leftmost derivation."""
         if self.log_weight(length) == -math.inf:
-            near = self.lengths(length - 20, length + 20)
-            hint = f"nearby lengths with strings: {_shorten(near)}" if near else "try another length"
-            raise LanguageError(f"the grammar has no strings of length {length}; {hint}")
+            raise LanguageError(no_strings("the grammar", length, self.lengths(length - 20, length + 20)))
         rules: list[Rule] = []
         open_ = [(self._binary.start, length)]
         while open_:
@@ -144,6 +142,8 @@ def _divisions(parts: int, size: int) -> list[tuple[int, ...]]:
     return [()] if size == 0 else []
 
 
-def _shorten(numbers: list[int]) -> str:
-    shown = ", ".join(map(str, numbers[:8]))
-    return f"{shown}, ..." if len(numbers) > 8 else shown
+def no_strings(what: str, length: int, near: Sequence[int]) -> str:
+    """The message for a length without strings, with lengths nearby that have some."""
+    shown = ", ".join(map(str, near[:8])) + (", ..." if len(near) > 8 else "")
+    hint = f"nearby lengths with strings: {shown}" if near else "try another length"
+    return f"{what} has no strings of length {length}; {hint}"

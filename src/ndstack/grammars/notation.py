@@ -26,7 +26,7 @@ def read_grammar(source: str | Path) -> CFG:
     text = _read_file(source) if isinstance(source, Path) else source
     where = f"{source}: " if isinstance(source, Path) else ""
     try:
-        weighted = any(token == "weight" for _, line in _lines(text) for token, _ in _tokens(line))
+        weighted = any("[" in re.sub(r"'[^']*'|\"[^\"]*\"", "", line) for _, line in _lines(text))
         return PCFG.fromstring(text) if weighted else CFG.fromstring(text)
     except GrammarError as error:
         raise GrammarError(f"{where}{error}") from None

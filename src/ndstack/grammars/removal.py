@@ -12,7 +12,7 @@ from itertools import product
 
 import numpy as np
 
-from ndstack.grammars.fixed_point import null_weights, reachability, star
+from ndstack.grammars.fixed_point import derive_nonempty, null_weights, reachability, star
 from ndstack.grammars.grammar import (
     CFG,
     PCFG,
@@ -28,7 +28,7 @@ from ndstack.grammars.grammar import (
 def remove_epsilon(grammar: CFG) -> CFG:
     """An equivalent grammar whose only ε-rule, if any, is that of an isolated start variable."""
     null = null_weights(grammar)
-    full = _derive_nonempty(grammar)
+    full = derive_nonempty(grammar)
     keep = {A: _nonempty_weight(grammar, null[A]) for A in full}
     rules = [
         replace(new, weight=new.weight * _rescaling(new, keep))
@@ -72,14 +72,6 @@ def proper(grammar: CFG) -> CFG:
 
 def _is_unary(rule: Rule) -> bool:
     return len(rule.right) == 1 and isinstance(rule.right[0], Nonterminal)
-
-
-def _derive_nonempty(grammar: CFG) -> set[Nonterminal]:
-    """The nonterminals that derive something other than ε."""
-    found: set[Nonterminal] = set()
-    for _ in grammar.nonterminals:
-        found |= {r.left for r in grammar.rules if any(isinstance(s, str) or s in found for s in r.right)}
-    return found
 
 
 def _nonempty_weight(grammar: CFG, null: float) -> float:

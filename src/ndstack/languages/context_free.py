@@ -1,0 +1,130 @@
+"""Languages of probabilistic grammars, and the five of section 5.3 with their k-symbol versions (9.3)."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+from ndstack.grammars.binary import uniform
+from ndstack.grammars.grammar import CFG, PCFG, Nonterminal, Rule, Symbol
+from ndstack.grammars.inside import log_inside
+from ndstack.grammars.lengths import LengthTable, Random
+from ndstack.grammars.notation import read_grammar
+from ndstack.languages.language import Language
+
+
+class ContextFreeLanguage(Language):
+    """The strings of a PCFG, each length with the distribution p_G(w) / p_G(|w|)."""
+
+    def __init__(self, name: str, grammar: PCFG) -> None:
+        super().__init__(name, grammar.terminals)
+        self.grammar = grammar
+        self.table = LengthTable(grammar)
+
+    def _has_length(self, length: int) -> bool:
+        return self.table.log_weight(length) > -math.inf
+
+    def _sample(self, length: int, rng: Random) -> tuple[str, ...]:
+        return self.table.sample(length, rng)
+
+    def _log_probability(self, symbols: tuple[str, ...]) -> float:
+        return log_inside(self.grammar, symbols) - self.table.log_weight(len(symbols))
+
+
+def from_grammar(source: str | Path | CFG, name: str = "grammar") -> ContextFreeLanguage:
+    """The language of a grammar: its text in NLTK's notation, a file's `Path`, or the value itself.
+
+    The rules of a grammar without probabilities count as equally probable for each nonterminal.
+    """
+    grammar = source if isinstance(source, CFG) else read_grammar(source)
+    return ContextFreeLanguage(name, grammar if isinstance(grammar, PCFG) else uniform(grammar))
+
+
+def f(mu: float) -> float:
+    """The probability of going on that gives mu applications of a recursive rule on average."""
+    return 1 - 1 / (mu + 1)
+
+
+def digits(k: int) -> list[str]:
+    """The symbols 0, 1, ..., k-1."""
+    return [str(i) for i in range(k)]
+
+
+def brackets(k: int) -> list[tuple[str, str]]:
+    """k kinds of brackets: ( ) and [ ] for up to two, (1 )1 (2 )2 ... for more."""
+    return [("(", ")"), ("[", "]")][:k] if k <= 2 else [(f"({i}", f"){i}") for i in range(1, k + 1)]
+
+
+S, T = Nonterminal("S"), Nonterminal("T")
+
+
+def marked_reversal(k: int) -> PCFG:
+    """{ w#w^R }, μ = 60."""
+    return _reversal(k, mu=60, centre=[("#",)])
+
+
+def unmarked_reversal(k: int) -> PCFG:
+    """{ ww^R }, μ = 60."""
+    return _reversal(k, mu=60, centre=[()])
+
+
+def padded_reversal(k: int) -> PCFG:
+    """{ wa^p w^R }, μ_c = 60, μ_p = 30."""
+    padding = {a: Nonterminal(f"T{a}") for a in digits(k)}
+    rules = [
+        rule for a, Ta in padding.items() for rule in (Rule(Ta, (a, Ta), f(30)), Rule(Ta, (), 1 - f(30)))
+    ]
+    return _reversal(k, mu=60, centre=[(Ta,) for Ta in padding.values()], more=rules)
+
+
+def _reversal(k: int, mu: float, centre: list[tuple[Symbol, ...]], more: list[Rule] | None = None) -> PCFG:
+    around = [Rule(S, (a, S, a), f(mu) / k) for a in digits(k)]
+    middle = [Rule(S, symbols, (1 - f(mu)) / len(centre)) for symbols in centre]
+    return PCFG((*around, *middle, *(more or [])), S)
+
+
+def dyck(k: int) -> PCFG:
+    """Balanced brackets of k kinds, μ_s = 1, μ_n = 40."""
+    rules = [Rule(S, (S, T), f(1)), Rule(S, (T,), 1 - f(1))]
+    for left, right in brackets(k):
+        rules += [Rule(T, (left, S, right), f(40) / k), Rule(T, (left, right), (1 - f(40)) / k)]
+    return PCFG(tuple(rules), S)
+
+
+def hardest_cfl() -> PCFG:
+    """Greibach's hardest CFL (figure 5.2), with L' and R' written Ls and Rs and S' written Start."""
+    commas, short, long, semicolon, splits, nesting = 0.5, 0.5, 2.0, 0.25, 1.5, 3.0
+    rules = [
+        *_choice("Start", [("R $ Q S L ;", 1)]),
+        *_choice("L", [("Ls , U", 1)]),
+        *_choice("Ls", [(", V Ls", f(commas)), ("", 1 - f(commas))]),
+        *_choice("R", [("U , Rs", 1)]),
+        *_choice("Rs", [("Rs V ,", f(commas)), ("", 1 - f(commas))]),
+        *_choice("U", [("W U", f(short)), ("", 1 - f(short))]),
+        *_choice("V", [("W V", f(long - 1)), ("W", 1 - f(long - 1))]),
+        *_choice("W", [(symbol, 0.2) for symbol in "()[]$"]),
+        *_choice("Q", [("L ; R", semicolon), ("", 1 - semicolon)]),
+        *_choice("S", [("S Q T", f(splits)), ("T", 1 - f(splits))]),
+        *_choice("T", [(f"{a} Q S Q {b}", f(nesting) / 2) for a, b in brackets(2)]),
+        *_choice("T", [(f"{a} Q {b}", (1 - f(nesting)) / 2) for a, b in brackets(2)]),
+    ]
+    return PCFG(tuple(rules), Nonterminal("Start"))
+
+
+def _choice(left: str, options: list[tuple[str, float]]) -> list[Rule]:
+    """Rules from right sides in which words are variables and other characters terminals."""
+    return [
+        Rule(
+            Nonterminal(left),
+            tuple(Nonterminal(s) if s.isalpha() else s for s in right.split()),
+            probability,
+        )
+        for right, probability in options
+    ]
+
+
+GRAMMARS: dict[str, Callable[[int], PCFG]] = {
+    "marked-reversal": marked_reversal,
+    "unmarked-reversal": unmarked_reversal,
+    "padded-reversal": padded_reversal,
+    "dyck": dyck,
+}

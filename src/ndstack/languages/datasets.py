@@ -1,0 +1,234 @@
+"""Data sets as in section 5.4: made from a seed, kept in a folder, checked when read.
+
+Training and validation strings come in batches of one length each, drawn uniformly from the non-empty
+lengths of a range; the test set has the same number of strings for every length and depends on the language
+alone. A folder holds `header.json` and one string a line in `train.txt`, `validation.txt` and `test.txt`.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+
+from ndstack.errors import DatasetError, NdstackError
+from ndstack.grammars.grammar import Word
+from ndstack.languages.context_free import ContextFreeLanguage, from_grammar
+from ndstack.languages.language import Language, Lengths
+from ndstack.languages.registry import NAMES, get
+
+SPLITS = ("train", "validation", "test")
+HEADER = "header.json"
+
+
+class Plan(BaseModel):
+    """How many strings of which lengths; the defaults are the dissertation's."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    train: NonNegativeInt = 10_000
+    validation: NonNegativeInt = 1_000
+    test_per_length: NonNegativeInt = 100
+    lengths: Lengths = (40, 80)
+    test_lengths: Lengths = (40, 100)
+    batch_size: PositiveInt = 10
+
+
+class Header(BaseModel):
+    """What `header.json` says: enough to make the same data again and to notice damage."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["ndstack data set 1"] = "ndstack data set 1"
+    language: str
+    grammar: str | None = None
+    seed: NonNegativeInt
+    plan: Plan
+    separator: Literal["", " ", "\t"]
+    counts: dict[str, NonNegativeInt]
+    sha256: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The three splits of one language."""
+
+    language: Language
+    seed: int
+    plan: Plan
+    train: tuple[Word, ...]
+    validation: tuple[Word, ...]
+    test: tuple[Word, ...]
+
+    def batches(self, split: Literal["train", "validation"]) -> list[tuple[Word, ...]]:
+        """The strings of a split in groups of one length, in the order they were drawn."""
+        words: Sequence[Word] = getattr(self, split)
+        size = self.plan.batch_size
+        return [tuple(words[i : i + size]) for i in range(0, len(words), size)]
+
+    def test_by_length(self) -> dict[int, tuple[Word, ...]]:
+        """The test strings of each length."""
+        groups: dict[int, list[Word]] = {}
+        for word in self.test:
+            groups.setdefault(len(word), []).append(word)
+        return {length: tuple(words) for length, words in sorted(groups.items())}
+
+
+def make_dataset(
+    language: Language,
+    seed: int,
+    plan: Plan | None = None,
+    *,
+    progress: Callable[[int], object] = lambda _: None,
+) -> Dataset:
+    """Draw a data set; the same language, seed and plan give the same strings.
+
+    `progress` is called with the number of strings drawn since the last call.
+    """
+    plan = plan or Plan()
+
+    def batches(count: int, stream: int) -> Iterator[Word]:
+        rng = np.random.default_rng([seed, stream])
+        lengths = _non_empty(language, plan.lengths) if count else []
+        for first in range(0, count, plan.batch_size):
+            length = lengths[int(rng.random() * len(lengths))]
+            size = min(plan.batch_size, count - first)
+            yield from (language.sample(length, rng) for _ in range(size))
+            progress(size)
+
+    def test() -> Iterator[Word]:
+        rng = np.random.default_rng(_test_seed(language))
+        for length in _non_empty(language, plan.test_lengths) if plan.test_per_length else []:
+            yield from (language.sample(length, rng) for _ in range(plan.test_per_length))
+            progress(plan.test_per_length)
+
+    return Dataset(
+        language,
+        seed,
+        plan,
+        tuple(batches(plan.train, 0)),
+        tuple(batches(plan.validation, 1)),
+        tuple(test()),
+    )
+
+
+def write_dataset(dataset: Dataset, folder: Path) -> None:
+    """Write a data set into a new or empty folder, all of it or nothing."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DatasetError(f"{folder} exists and is not an empty folder; choose another or remove it")
+    separator = _separator(dataset.language)
+    texts = {split: _lines(getattr(dataset, split), separator) for split in SPLITS}
+    language = dataset.language
+    header = Header(
+        language=language.name,
+        grammar=None if _is_registered(language) else _grammar_text(language),
+        seed=dataset.seed,
+        plan=dataset.plan,
+        separator=separator,
+        counts={split: len(getattr(dataset, split)) for split in SPLITS},
+        sha256={split: _sha256(text) for split, text in texts.items()},
+    )
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            for split, text in texts.items():
+                (draft / f"{split}.txt").write_bytes(text)
+            (draft / HEADER).write_text(header.model_dump_json(indent=2) + "\n", encoding="utf-8")
+            draft.chmod(0o755)
+            os.replace(draft, folder)  # noqa: PTH105 - replaces an empty folder in one step
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise DatasetError(f"cannot write the data set {folder}: {error.strerror}") from None
+
+
+def read_dataset(folder: Path) -> Dataset:
+    """Read a data set back; every file is checked against the header."""
+    header = _read_header(folder)
+    try:
+        language = from_grammar(header.grammar, header.language) if header.grammar else get(header.language)
+    except NdstackError as error:
+        raise DatasetError(f"{folder / HEADER}: {error}") from None
+    splits = {split: tuple(_read_split(folder, split, header, language)) for split in SPLITS}
+    return Dataset(language, header.seed, header.plan, **splits)
+
+
+def _read_header(folder: Path) -> Header:
+    path = folder / HEADER
+    try:
+        return Header.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise DatasetError(f"{folder} is not a data set: cannot read {path}: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise DatasetError(f"{path} is not a data set's header: {where}: {first['msg']}") from None
+
+
+def _read_split(folder: Path, split: str, header: Header, language: Language) -> Iterator[Word]:
+    path = folder / f"{split}.txt"
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DatasetError(f"cannot read {path}: {error.strerror}") from None
+    if _sha256(content) != header.sha256.get(split):
+        raise DatasetError(f"{path} is not what was written (its checksum differs); make the data set again")
+    lines = content.decode("utf-8").split("\n")[:-1]
+    if len(lines) != header.counts.get(split):
+        raise DatasetError(f"{path} has {len(lines)} strings, its header says {header.counts.get(split)}")
+    alphabet = set(language.alphabet)
+    low, high = header.plan.test_lengths if split == "test" else header.plan.lengths
+    for number, line in enumerate(lines, 1):
+        symbols = tuple(line.split(header.separator) if header.separator and line else line)
+        if not low <= len(symbols) <= high or not alphabet.issuperset(symbols):
+            raise DatasetError(
+                f"{path}, line {number}: not a string of {language.name} of length {low}..{high}"
+            )
+        yield language.word(symbols)
+
+
+def _non_empty(language: Language, lengths: Lengths) -> list[int]:
+    found = language.lengths(*lengths)
+    if not found:
+        raise DatasetError(f"{language.name} has no strings of lengths {lengths[0]}..{lengths[1]}")
+    return found
+
+
+def _test_seed(language: Language) -> list[int]:
+    """One fixed seed per language: its name, and its grammar if it is not one of ours."""
+    text = language.name + ("" if _is_registered(language) else _grammar_text(language))
+    return list(hashlib.sha256(text.encode()).digest()[:16])
+
+
+def _is_registered(language: Language) -> bool:
+    return language.name.split("(")[0] in NAMES
+
+
+def _grammar_text(language: Language) -> str:
+    assert isinstance(language, ContextFreeLanguage)
+    return str(language.grammar)
+
+
+def _separator(language: Language) -> Literal["", " ", "\t"]:
+    if all(len(symbol) == 1 for symbol in language.alphabet):
+        return ""
+    return "\t" if any(" " in symbol for symbol in language.alphabet) else " "
+
+
+def _lines(words: Sequence[Word], separator: str) -> bytes:
+    for word in words:
+        for symbol in word:
+            if "\n" in symbol or (separator and separator in symbol):
+                raise DatasetError(f"symbol {symbol!r} cannot be written to a text file, one string a line")
+    return "".join(separator.join(word) + "\n" for word in words).encode()
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

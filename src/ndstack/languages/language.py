@@ -1,0 +1,88 @@
+"""What every formal language here can do: the face of design section 3, with the lower bound.
+
+A language is a set of strings with a distribution for each length. Data sets draw a length uniformly from
+the non-empty ones of a range, then a string of that length (section 5.4).
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+
+from ndstack.errors import LanguageError
+from ndstack.grammars.grammar import Word
+from ndstack.grammars.lengths import Random, no_strings
+
+Lengths = tuple[int, int]  # both included
+
+
+class Language(ABC):
+    """A formal language with a distribution over its strings of each length.
+
+    Strings are `str` where every symbol of the alphabet is one character, tuples of symbols otherwise;
+    either form is understood.
+    """
+
+    def __init__(self, name: str, alphabet: Sequence[str]) -> None:
+        self.name = name
+        self.alphabet = tuple(alphabet)
+        self._joined = all(len(symbol) == 1 for symbol in alphabet)
+
+    def __repr__(self) -> str:
+        return f"<language {self.name} over {len(self.alphabet)} symbols>"
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, (str, tuple)) and self.log_probability(word) > -math.inf
+
+    def lengths(self, low: int, high: int) -> list[int]:
+        """The lengths from low to high, both included, at which the language has strings."""
+        return [n for n in range(max(low, 0), high + 1) if self._has_length(n)]
+
+    def sample(self, length: int, rng: Random) -> Word:
+        """A string of exactly this length; `rng` is a numpy `Generator` or a `random.Random`."""
+        if length < 0 or not self._has_length(length):
+            raise LanguageError(no_strings(self.name, length, self.lengths(length - 20, length + 20)))
+        return self.word(self._sample(length, rng))
+
+    def log_probability(self, word: Word) -> float:
+        """log p(w | |w|), that is log p_G(w) - log p_G(|w|); -inf outside the language."""
+        symbols = tuple(word)
+        if not self._has_length(len(symbols)):
+            return -math.inf
+        return self._log_probability(symbols)
+
+    def lower_bound(self, words: Iterable[Word], *, lengths: Lengths | None, eos: bool = True) -> float:
+        """The per-symbol cross-entropy of the true distribution on these strings, in nats.
+
+        H(S, p) = -Σ log p(w) / Σ (|w| + 1), without the + 1 if EOS is not predicted (sections 5.6, 6.2.1).
+        `lengths` is the range that lengths were drawn from uniformly; None if the length is known.
+        """
+        count = 1 if lengths is None else len(self.lengths(*lengths))
+        total, symbols = 0.0, 0
+        for word in words:
+            log_p = self.log_probability(word)
+            if log_p == -math.inf:
+                raise LanguageError(f"{word!r} is not in the language {self.name}, so it has no lower bound")
+            if lengths is not None and not lengths[0] <= len(word) <= lengths[1]:
+                raise LanguageError(
+                    f"a string of length {len(word)} cannot come from lengths {lengths[0]}..{lengths[1]}"
+                )
+            total += math.log(count) - log_p
+            symbols += len(word) + eos
+        if symbols == 0:
+            raise LanguageError("the lower bound of no symbols is undefined; give at least one string")
+        return total / symbols
+
+    def word(self, symbols: Iterable[str]) -> Word:
+        """Symbols as a string of this language: joined if all its symbols are characters."""
+        return "".join(symbols) if self._joined else tuple(symbols)
+
+    @abstractmethod
+    def _has_length(self, length: int) -> bool: ...
+
+    @abstractmethod
+    def _sample(self, length: int, rng: Random) -> tuple[str, ...]:
+        """Only called for lengths that have strings."""
+
+    @abstractmethod
+    def _log_probability(self, symbols: tuple[str, ...]) -> float:
+        """Only called for lengths that have strings."""

@@ -1,0 +1,66 @@
+"""Languages by name: `dyck`, `marked-reversal(k=40)`, ..."""
+
+import difflib
+import re
+from collections.abc import Callable
+
+from ndstack.errors import LanguageError
+from ndstack.languages.context_free import GRAMMARS, ContextFreeLanguage, hardest_cfl
+from ndstack.languages.copying import copying, count_3
+from ndstack.languages.language import Language
+
+# In the order of the dissertation.
+DESCRIPTIONS: dict[str, str] = {
+    "marked-reversal": "w # reversed w",
+    "unmarked-reversal": "w reversed w",
+    "padded-reversal": "w, one symbol many times, reversed w",
+    "dyck": "balanced brackets of two kinds",
+    "hardest-cfl": "as hard to parse as any context-free language",
+    "count-3": "a^n b^n c^n",
+    "marked-reverse-and-copy": "w # reversed w # w",
+    "count-and-copy": "w #^n w with n = |w|",
+    "marked-copy": "w # w",
+    "unmarked-copy-different-alphabets": "w w', the copy in other symbols",
+    "unmarked-reverse-and-copy": "w reversed w w",
+    "unmarked-copy": "w w",
+}
+NAMES = tuple(DESCRIPTIONS)
+DEFAULT_K = 2
+
+_FIXED: dict[str, Callable[[], Language]] = {
+    "hardest-cfl": lambda: ContextFreeLanguage("hardest-cfl", hardest_cfl()),
+    "count-3": count_3,
+}
+
+
+def get(name: str) -> Language:
+    """The language called `name`; a number k of symbols (or kinds of brackets) may follow: `dyck(k=5)`."""
+    match = re.fullmatch(r"\s*([\w-]+)\s*(?:\(\s*k\s*=\s*([^)\s]*)\s*\))?\s*", name)
+    if match is None or match[1] not in DESCRIPTIONS:
+        raise LanguageError(_unknown(name))
+    base, k = match[1], match[2]
+    if base in _FIXED:
+        if k is not None:
+            raise LanguageError(f"{base} has a fixed alphabet and takes no k; ask for {base!r}")
+        return _FIXED[base]()
+    number = _number(base, k)
+    full = base if number == DEFAULT_K else f"{base}(k={number})"
+    if base in GRAMMARS:
+        return ContextFreeLanguage(full, GRAMMARS[base](number))
+    language = copying(base, number)
+    language.name = full
+    return language
+
+
+def _number(base: str, text: str | None) -> int:
+    if text is None:
+        return DEFAULT_K
+    if not text.isdecimal() or int(text) < 1:
+        raise LanguageError(f"k={text} is not a number of symbols; expected 1 or more, as in {base}(k=40)")
+    return int(text)
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name.split("(")[0].strip().lower(), NAMES, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else "the languages are " + ", ".join(NAMES)
+    return f"there is no language called {name!r}; {hint}"
