@@ -203,16 +203,16 @@ def recognize(
     word = _parse_word(source, words[0])
     plain = CFG(tuple(type(r)(r.left, r.right) for r in source.grammar.rules), source.grammar.start)
     pda = to_restricted(plain)
+    lang = Lang(pda, COUNTING, word)
+    if draw is not None:
+        draw.write_text(run_svg(lang), encoding="utf-8")
+        print(f"stacks drawn in {draw}")
     print(
         f"restricted PDA: {len(pda.states)} states, {len(pda.stack_alphabet)} stack symbols, "
         f"{len(pda.transitions)} transitions"
     )
     if show_automaton:
         print("\n".join(f"  {t}" for t in pda.transitions))
-    lang = Lang(pda, COUNTING, word)
-    if draw is not None:
-        draw.write_text(run_svg(lang), encoding="utf-8")
-        print(f"stacks drawn in {draw}")
     runs = lang.stringsum()
     if not runs:
         print("rejected: no run ends in an accept state with the bottom symbol on top")
@@ -304,9 +304,9 @@ def _non_empty_lengths(language: "Language", text: str) -> list[int]:
     low, high = _parse_lengths(text)
     found = language.lengths(low, high)
     if not found:
-        near = language.lengths(low - 20, high + 20)
-        hint = f"nearby: {', '.join(map(str, near[:8]))}" if near else "try other lengths"
-        raise NdstackError(f"{language.name} has no strings of lengths {low}..{high}; {hint}")
+        from ndstack.grammars.lengths import no_strings
+
+        raise NdstackError(no_strings(language.name, low, language.lengths(low - 20, high + 20)))
     return found
 
 

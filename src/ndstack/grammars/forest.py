@@ -8,8 +8,11 @@ then the string has infinitely many parses.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from nltk import Tree
+if TYPE_CHECKING:
+    from nltk import Tree
+
 
 from ndstack.errors import DivergenceError, GrammarError
 from ndstack.grammars.binary import BinaryGrammar, Step, binarise, uniform
@@ -40,7 +43,7 @@ def count_parses(grammar: CFG, word: Sequence[str]) -> int | float:
     return counts[forest.root] if forest.root is not None else 0
 
 
-def best_parse(grammar: CFG, word: Sequence[str]) -> tuple[float, Tree]:
+def best_parse(grammar: CFG, word: Sequence[str]) -> tuple[float, "Tree"]:
     """The log weight of the heaviest derivation of `word` (Viterbi), and its tree."""
     forest = Forest(grammar, word)
     if forest.root is None:
@@ -49,7 +52,7 @@ def best_parse(grammar: CFG, word: Sequence[str]) -> tuple[float, Tree]:
     return best[forest.root], tree_of_derivation(forest.derivation(choice))
 
 
-def parses(grammar: CFG, word: Sequence[str]) -> Iterator[Tree]:
+def parses(grammar: CFG, word: Sequence[str]) -> Iterator["Tree"]:
     """Every derivation tree of `word`, one by one."""
     forest = Forest(grammar, word)
     if any(map(forest.is_cyclic, forest.components)):

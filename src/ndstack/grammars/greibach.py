@@ -3,12 +3,14 @@
 Left recursion goes by the left-corner transformation, which keeps every string's weight and stays
 polynomial: a derivation A → B₁β₁, B₁ → B₂β₂, ..., B → aβ down the left edge is read from its foot, as
 A → aβ A/B where the new nonterminal A/B derives the remainder β_k ... β₁ on the way up from B to A.
+Nonterminals that turn out equivalent are merged.
 """
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from ndstack.grammars.grammar import CFG, Nonterminal, Rule, WeightedCFG, fresh, trim
+from ndstack.grammars.reduction import merge_equivalent
 from ndstack.grammars.removal import proper
 
 
@@ -151,4 +153,4 @@ def _lift_terminals(rules: Iterable[Rule]) -> Iterator[Rule]:
 
 def _build(original: CFG, rules: Iterable[Rule]) -> CFG:
     useful = trim(rules, original.start)
-    return (WeightedCFG if original.weighted else CFG)(useful, original.start)
+    return merge_equivalent((WeightedCFG if original.weighted else CFG)(useful, original.start))

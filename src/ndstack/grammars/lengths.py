@@ -9,16 +9,18 @@ of the grammar as given.
 import math
 from bisect import bisect
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from nltk import Tree
 from numpy.typing import NDArray
 
 from ndstack.errors import LanguageError
 from ndstack.grammars.binary import Step, binarise
 from ndstack.grammars.grammar import Nonterminal, Rule, WeightedCFG
 from ndstack.grammars.trees import leaves, tree_of_derivation
+
+if TYPE_CHECKING:
+    from nltk import Tree
 
 
 class Random(Protocol):
@@ -59,7 +61,7 @@ class LengthTable:
         """A string of exactly this length, with probability p(w) / T[S, ℓ] ("SampleSized")."""
         return leaves(self._derivation(length, rng))
 
-    def sample_tree(self, length: int, rng: Random) -> Tree:
+    def sample_tree(self, length: int, rng: Random) -> "Tree":
         """A derivation whose string has exactly this length, as a tree of the grammar."""
         return tree_of_derivation(self._derivation(length, rng))
 
@@ -143,7 +145,7 @@ def _divisions(parts: int, size: int) -> list[tuple[int, ...]]:
 
 
 def no_strings(what: str, length: int, near: Sequence[int]) -> str:
-    """The message for a length without strings, with lengths nearby that have some."""
-    shown = ", ".join(map(str, near[:8])) + (", ..." if len(near) > 8 else "")
-    hint = f"nearby lengths with strings: {shown}" if near else "try another length"
+    """The message for a length without strings, with the nearest lengths that have some."""
+    nearest = sorted(sorted(near, key=lambda n: abs(n - length))[:6])
+    hint = f"nearby lengths: {', '.join(map(str, nearest))}" if nearest else "try another length"
     return f"{what} has no strings of length {length}; {hint}"

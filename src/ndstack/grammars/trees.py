@@ -1,10 +1,12 @@
 """Derivations as sequences of rules and as `nltk.Tree`s."""
 
 from collections.abc import Sequence
-
-from nltk import Tree
+from typing import TYPE_CHECKING
 
 from ndstack.grammars.grammar import Nonterminal, Rule
+
+if TYPE_CHECKING:
+    from nltk import Tree
 
 
 def leaves(derivation: Sequence[Rule]) -> tuple[str, ...]:
@@ -21,8 +23,10 @@ def leaves(derivation: Sequence[Rule]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def tree_of_derivation(derivation: Sequence[Rule]) -> Tree:
+def tree_of_derivation(derivation: Sequence[Rule]) -> "Tree":
     """The tree of a leftmost derivation; labels are the names of the nonterminals."""
+    from nltk import Tree  # here, since nltk takes long to import
+
     rules = iter(derivation)
     root = Tree(derivation[0].left.name, [])
     open_: list[tuple[Tree, list[Nonterminal | str]]] = [(root, list(next(rules).right))]

@@ -1,0 +1,213 @@
+"""The command as a user meets it."""
+
+import contextlib
+import io
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ndstack.cli import main
+from ndstack.languages import NAMES, get
+
+
+@dataclass
+class Result:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def ndstack(*arguments, cwd=None):
+    """Run the command in this process, as a shell would from `cwd`."""
+    out, err = io.StringIO(), io.StringIO()
+    before, argv = Path.cwd(), sys.argv
+    sys.argv = ["ndstack", *map(str, arguments)]
+    os.chdir(cwd or before)
+    try:
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            pytest.raises(SystemExit) as end,
+        ):
+            main()
+    finally:
+        sys.argv = argv
+        os.chdir(before)
+    return Result(end.value.code, out.getvalue(), err.getvalue())
+
+
+def ok(*arguments, cwd=None):
+    result = ndstack(*arguments, cwd=cwd)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_as_a_process_of_its_own(tmp_path):
+    command = [sys.executable, "-m", "ndstack", "sample"]
+    done = subprocess.run([*command, "dyck", "--count", "2"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 2
+    failed = subprocess.run([*command, "dyk"], capture_output=True, text=True, timeout=120)
+    assert failed.returncode == 2
+    assert failed.stderr == "ndstack: error: there is no language called 'dyk'; did you mean dyck?\n"
+
+
+@pytest.fixture
+def grammar(tmp_path):
+    file = tmp_path / "g.cfg"
+    file.write_text("S -> 'a' S 'b' [0.5] | 'c' [0.5]\n")
+    return file
+
+
+def test_help_explains_itself_with_examples():
+    for arguments in ((), ("--help",)):
+        text = ok(*arguments)
+        assert "Examples" in text
+        assert "ndstack sample dyck" in text
+    for command in ("languages", "sample", "probability", "recognize", "grammar", "dataset", "demo"):
+        assert "Example" in ok(command, "--help")
+
+
+def test_version():
+    assert ok("--version").startswith("ndstack 0.")
+
+
+def test_languages_lists_all_with_a_member_each():
+    text = ok("languages")
+    assert all(name in text for name in NAMES)
+    rows = json.loads(ok("languages", "--json"))
+    assert [row["name"] for row in rows] == list(NAMES)
+    assert all(row["sample"] in get(row["name"]) for row in rows)
+
+
+def test_sample_with_probability():
+    lines = ok(
+        "sample", "dyck", "--lengths", "40:80", "--count", 10, "--seed", 1, "--with-probability"
+    ).splitlines()
+    assert len(lines) == 10
+    language = get("dyck")
+    for line in lines:
+        log_p, word = line.split("\t")
+        assert language.log_probability(word) == pytest.approx(float(log_p), abs=1e-6)
+        assert 40 <= len(word) <= 80
+
+
+def test_sample_is_decided_by_the_seed():
+    first = ok("sample", "hardest-cfl", "--seed", 3)
+    assert first == ok("sample", "hardest-cfl", "--seed", 3)
+    assert first != ok("sample", "hardest-cfl", "--seed", 4)
+
+
+def test_sample_from_a_grammar_file(grammar):
+    assert ok("sample", "--grammar", grammar, "--lengths", 5, "--count", 1) == "aacbb\n"
+    assert ok("sample", "--grammar", grammar, "--lengths", 3, "--count", 1, "--tree") == "(S a (S c) b)\n"
+    row = json.loads(ok("sample", "--grammar", grammar, "--lengths", 3, "--count", 1, "--json"))
+    assert row == {"string": "acb", "log_probability": 0.0}
+
+
+def test_sample_of_symbols_longer_than_a_character():
+    word = ok("sample", "marked-copy(k=12)", "--lengths", 9, "--count", 1).split()
+    assert len(word) == 9
+
+
+def test_probability(grammar):
+    lines = ok("probability", "marked-copy", "01#01", "01#10").splitlines()
+    assert [float(line.split("\t")[0]) for line in lines] == [
+        pytest.approx(-2 * math.log(2), abs=1e-6),
+        -math.inf,
+    ]
+    assert ok("probability", "--grammar", grammar, "acb").startswith("0.000000")
+
+
+def test_recognize(tmp_path, grammar):
+    picture = tmp_path / "stacks.svg"
+    text = ok("recognize", "unmarked-reversal", "0110", "--draw", picture)
+    assert "accepted by 1 run" in text
+    assert picture.read_text().startswith("<svg")
+    rejected = ndstack("recognize", "--grammar", grammar, "aab", "--show-automaton")
+    assert rejected.returncode == 1
+    assert "rejected" in rejected.stdout
+    assert "--c-->" in rejected.stdout
+
+
+def test_grammar_is_printed_in_normal_forms(grammar):
+    assert ok("grammar", grammar).splitlines() == ["S -> 'a' S 'b' [0.5]", "S -> 'c' [0.5]"]
+    assert "Tb" in ok("grammar", grammar, "--to", "greibach")
+    assert "'a' 'c' Tb" in ok("grammar", grammar, "--to", "2-greibach")
+
+
+def test_dataset(tmp_path):
+    text = ok("dataset", "dyck", "--out", tmp_path / "d", "--train", 20, "--validation", 10,
+              "--test-per-length", 1, "--lengths", "10:20", "--test-lengths", "10:20")  # fmt: skip
+    assert "20 training, 10 validation, 6 test strings of dyck" in text
+    assert sorted(p.name for p in (tmp_path / "d").iterdir()) == [
+        "header.json",
+        "test.txt",
+        "train.txt",
+        "validation.txt",
+    ]
+
+
+def test_demo(tmp_path):
+    text = ok("demo", "--quick", "--out", tmp_path / "demo")
+    assert "0110 is accepted" in text
+    assert {p.name for p in (tmp_path / "demo").iterdir()} == {
+        "samples.json",
+        "stack-wfa.svg",
+        "lang-run.svg",
+    }
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("sample", "dyk"), "did you mean dyck?"),
+        (("sample",), "give either a LANGUAGE or --grammar FILE"),
+        (("sample", "dyck", "--grammar", "x"), "give either a LANGUAGE or --grammar FILE"),
+        (("sample", "dyck", "--lengths", "41"), "dyck has no strings of length 41; nearby lengths: 36, 38"),
+        (("sample", "dyck", "--lengths", "80:40"), "'80:40' is not a range of lengths"),
+        (("sample", "dyck", "--lengths", "x"), "'x' is not a range of lengths"),
+        (("sample", "dyck", "--count", "x"), "--count"),
+        (("sample", "dyck", "--count", "-1"), "--count"),
+        (("sample", "--grammar", "nowhere.cfg"), "cannot read the grammar file nowhere.cfg: No such file"),
+        (("sample", "count-3", "--tree"), "count-3 is not context-free and has no trees"),
+        (("probability", "dyck"), "no strings given"),
+        (("recognize", "count-3", "abc"), "is not context-free"),
+        (("recognize", "dyck", "(", ")"), "expected one string to read, got 2"),
+        (("recognize", "dyck", "()", "--draw", "no/such/folder/x.svg"), "no/such/folder/x.svg: No such file"),
+        (("grammar", "nowhere.cfg"), "cannot read the grammar file"),
+        (("dataset", "dyck", "--lengths", "41", "--out", "d"), "dyck has no strings of lengths 41..41"),
+        (("frobnicate",), "No such command"),
+        (("sample", "--frobnicate"), "No such option"),
+    ],
+)  # fmt: skip
+def test_wrong_input_is_one_line_and_exit_code_2(arguments, message, tmp_path):
+    result = ndstack(*arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not result.stdout
+
+
+@pytest.mark.parametrize("text, message", [
+    ("", "the grammar is empty"),
+    ("S -> 'a' [0.5] | 'b' [0.4]", "sum to 0.9 instead of 1"),
+    ("S -> 'a' [1.5] | 'b' [-0.5]", "rule S -> 'b' has weight -0.5"),
+    ("S -> 'a' [nan]", "rule S -> 'a' has weight nan"),
+    ("S -> 'a' T [1]", "rule S -> 'a' T: nonterminal T has no rules"),
+    ("S -> 'a' [1]\nT -> 'b' [1]", "rule T -> 'b': T cannot be reached"),
+    ("S -> 'a' [0.5] | T [0.5]\nT -> T 'b' [1]", "rule T -> T 'b': T derives no string"),
+])  # fmt: skip
+def test_bad_grammars_are_one_line_that_names_file_and_rule(text, message, tmp_path):
+    (tmp_path / "bad.cfg").write_text(text)
+    result = ndstack("sample", "--grammar", "bad.cfg", cwd=tmp_path)
+    assert result.returncode == 2
+    assert f"ndstack: error: bad.cfg: {message}" in result.stderr or message in result.stderr
+    assert "bad.cfg" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
