@@ -37,7 +37,7 @@ bench: .venv/installed     ## speed, as tables
 	$(BIN)/python -m benchmarks
 
 docs: .venv/installed      ## draw the pictures of docs/ again
-	$(BIN)/python -m docs.pictures
+	$(BIN)/python docs/pictures.py
 
 coverage: .venv/installed  ## share of lines covered by the tests, compilation switched off
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term-missing:skip-covered

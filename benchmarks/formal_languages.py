@@ -57,7 +57,7 @@ def main():
     log_inside(language.grammar, "();")  # compile
     rows = []
 
-    short = 16
+    short = 40
     _, fast = timed(lambda: LengthTable(language.grammar).log_weight(short))
     _, slow = timed(lambda: table_by_compositions(language.grammar, short))
     rows.append((f"table T[A, ℓ] up to ℓ = {short}", fast, slow, "compositions, section 5.5"))

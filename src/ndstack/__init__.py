@@ -1,3 +1,21 @@
-"""Neural networks with nondeterministic stacks, and the theory that goes with them."""
+"""Neural networks with nondeterministic stacks, and the theory that goes with them.
+
+The rooms of the house are imported when first used: `ndstack.languages`, `ndstack.grammars`, ...
+"""
+
+import importlib
+from types import ModuleType
 
 __version__ = "0.1.0"
+
+_ROOMS = ("automata", "grammars", "languages", "semirings")
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _ROOMS:
+        return importlib.import_module(f"ndstack.{name}")
+    raise AttributeError(f"module 'ndstack' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_ROOMS]
