@@ -48,6 +48,13 @@ def ok(*arguments, cwd=None):
     return result.stdout
 
 
+def test_a_reader_that_stops_early_is_no_error():
+    command = f"{sys.executable} -m ndstack sample dyck --count 3000 | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120)
+    assert len(done.stdout.splitlines()) == 1
+    assert not done.stderr
+
+
 def test_as_a_process_of_its_own(tmp_path):
     command = [sys.executable, "-m", "ndstack", "sample"]
     done = subprocess.run([*command, "dyck", "--count", "2"], capture_output=True, text=True, timeout=120)

@@ -4,6 +4,7 @@ Heavy imports happen inside the commands, so that `--help` is quick.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,9 +51,13 @@ def main() -> None:
     """Run the command line; wrong input ends in one line on stderr and exit code 2."""
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        sys.stdout.flush()
     except (NdstackError, TyperException) as error:
         message = error.format_message() if isinstance(error, TyperException) else str(error)
         _fail(" ".join(message.split()))
+    except BrokenPipeError:  # what reads our output, such as `head`, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
     except OSError as error:
         _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
     except (KeyboardInterrupt, typer.Abort):
