@@ -41,6 +41,11 @@ def run_console(text):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_no_figure_is_missing(page):
+    assert not re.search(r"BENCH_|\bTBD\b|\?\?\?", page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target

@@ -3,7 +3,9 @@
 Heavy imports happen inside the commands, so that `--help` is quick.
 """
 
+import io
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -16,6 +18,8 @@ from ndstack import __version__
 from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
+    from nltk import Tree
+
     from ndstack.languages import Language
 
 app = typer.Typer(
@@ -36,6 +40,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+MOST_LENGTH = 20_000
+
 LanguageName = Annotated[
     str | None,
     typer.Argument(metavar="[LANGUAGE]", help="A name such as `dyck` or `marked-reversal(k=40)`."),
@@ -49,15 +55,20 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 
 def main() -> None:
     """Run the command line; wrong input ends in one line on stderr and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):  # ⊥ and ε also on terminals that cannot show them
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.stdout.flush()
     except (NdstackError, TyperException) as error:
         message = error.format_message() if isinstance(error, TyperException) else str(error)
         _fail(" ".join(message.split()))
-    except BrokenPipeError:  # what reads our output, such as `head`, has had enough
+    except (BrokenPipeError, SystemExit):  # what reads our output, such as `head`, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except MemoryError:
+        _fail("this needs more memory than there is; ask for something smaller")
     except OSError as error:
         _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
     except (KeyboardInterrupt, typer.Abort):
@@ -140,20 +151,21 @@ def sample(
     rng = np.random.default_rng(seed)
     for _ in range(count):
         length = choices[int(rng.random() * len(choices))]
+        row: dict[str, object] = {}
         if tree:
             if not isinstance(source, ContextFreeLanguage):
                 raise NdstackError(f"{source.name} is not context-free and has no trees; leave --tree out")
             derivation = source.table.sample_tree(length, rng)
-            print(json.dumps(str(derivation)) if as_json else derivation)
-            continue
-        word = source.sample(length, rng)
-        shown = word if isinstance(word, str) else " ".join(word)
-        if as_json:
-            print(json.dumps({"string": word, "log_probability": source.log_probability(word)}))
-        elif with_probability:
-            print(f"{source.log_probability(word):.6f}\t{shown}")
+            word, shown = source.word(derivation.leaves()), str(derivation)
+            row["tree"] = _nested(derivation)
         else:
-            print(shown)
+            word = source.sample(length, rng)
+            shown = source.separator.join(word)
+        log_p = source.log_probability(word) if with_probability or as_json else 0.0
+        if as_json:
+            print(json.dumps({"string": word, "log_probability": log_p, **row}))
+        else:
+            print(f"{log_p:.6f}\t{shown}" if with_probability else shown)
 
 
 @app.command(
@@ -163,7 +175,9 @@ def sample(
 def probability(
     words: Annotated[
         list[str],
-        typer.Argument(metavar="[LANGUAGE] STRING...", help="Symbols longer than a character: spaced."),
+        typer.Argument(
+            metavar="[LANGUAGE] STRING...", help="Symbols longer than a character: spaced, or tabbed."
+        ),
     ],
     grammar: GrammarFile = None,
     as_json: AsJson = False,
@@ -175,7 +189,8 @@ def probability(
         raise NdstackError("no strings given; write them behind the language: ndstack probability dyck '()'")
     for text in words:
         value = source.log_probability(_parse_word(source, text))
-        print(json.dumps({"string": text, "log_probability": value}) if as_json else f"{value:.6f}\t{text}")
+        finite = value if math.isfinite(value) else None
+        print(json.dumps({"string": text, "log_probability": finite}) if as_json else f"{value:.6f}\t{text}")
 
 
 @app.command(
@@ -222,7 +237,7 @@ def recognize(
     if not runs:
         print("rejected: no run ends in an accept state with the bottom symbol on top")
         raise typer.Exit(1)
-    print(f"accepted by {runs} run{'s' * (runs != 1)}; one of them:")
+    print(f"accepted by {runs} run{'s' * (runs != 1)} of this automaton; one of them:")
     for before, symbol in zip(best_run(pda, word).configurations, [*word, ""], strict=True):
         print(f"  {before.state:8} {show_stack(before.stack):24} {symbol}".rstrip())
 
@@ -299,10 +314,13 @@ def _language(name: str | None, grammar: Path | None) -> "Language":
 
 
 def _parse_lengths(text: str) -> tuple[int, int]:
-    low, _, high = text.partition(":")
-    if not low.isdecimal() or not (high or low).isdecimal() or int(low) > int(high or low):
+    low, colon, high = text.partition(":")
+    high = high if colon else low
+    if not low.isdecimal() or not high.isdecimal() or int(low) > int(high):
         raise NdstackError(f"{text!r} is not a range of lengths; write 40:80, or 40 for one length")
-    return int(low), int(high or low)
+    if int(high) > MOST_LENGTH:
+        raise NdstackError(f"length {high} is more than {MOST_LENGTH:,}, the longest this command samples")
+    return int(low), int(high)
 
 
 def _non_empty_lengths(language: "Language", text: str) -> list[int]:
@@ -316,5 +334,19 @@ def _non_empty_lengths(language: "Language", text: str) -> list[int]:
 
 
 def _parse_word(language: "Language", text: str) -> str | tuple[str, ...]:
-    """A string as typed: spaced where symbols are longer than a character."""
-    return text if all(len(s) == 1 for s in language.alphabet) else tuple(text.split())
+    """A string as typed: spaced or tabbed where symbols are longer than a character."""
+    if not language.separator:
+        return text
+    symbols = tuple(text.split("\t") if "\t" in text else text.split())
+    for symbol in symbols:
+        if symbol not in language.alphabet:
+            raise NdstackError(
+                f"{symbol!r} is not a symbol of {language.name}; write symbols with spaces between them, "
+                "or tabs if they have spaces themselves"
+            )
+    return symbols
+
+
+def _nested(tree: "Tree") -> list[object]:
+    """A tree as nested lists, the label first."""
+    return [tree.label(), *(child if isinstance(child, str) else _nested(child) for child in tree)]

@@ -6,7 +6,7 @@ the order in which rules or transitions are used, so an element may remember the
 
 import math
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Generic, TypeVar
 
@@ -41,7 +41,7 @@ class Best:
     """An element of the Viterbi semiring: a log weight and the labels that have it."""
 
     log_weight: float
-    _history: object = ()  # (), (label,) or (left, right) with histories left and right
+    _history: object = field(default=(), compare=False, repr=False)  # (), (label,) or two histories
 
     def labels(self) -> tuple[Hashable, ...]:
         """The labels of the best sequence, first to last."""

@@ -3,7 +3,7 @@ from xml.etree import ElementTree
 
 from ndstack.automata import Lang, Transition, run_svg, stack_wfa_svg, unmarked_reversal_pda
 from ndstack.automata.pda import RestrictedWPDA
-from ndstack.semirings import COUNTING, REAL
+from ndstack.semirings import COUNTING, REAL, VITERBI
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 
@@ -63,4 +63,9 @@ def test_graphviz_source_names_states_and_edges():
     source = wfa.to_graphviz(weights=True).source
     assert source.count("->") == len(wfa.edges)
     assert 'label="4, q2, ⊥" peripheries=2' in source
-    assert '"⊥ / 1.0" style=dashed' in source or 'label="⊥ / 1.0" style=dashed' in source
+    assert 'label="⊥ / 1.0" style=dashed' in source
+
+
+def test_viterbi_weights_are_shown_as_numbers():
+    svg = stack_wfa_svg(Lang(unmarked_reversal_pda(), VITERBI, "0110").stack_wfa(), weights=True)
+    assert "⊥ / 0" in texts(svg)

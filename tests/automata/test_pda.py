@@ -109,6 +109,13 @@ def test_pop_takes_the_top_in_bottom_to_top_order():
     assert not list(accepting_runs(PDA((setup, wrong), "q", frozenset("r")), "ab"))
 
 
+def test_names_are_checked():
+    with pytest.raises(AutomatonError, match="expected a set of states"):
+        PDA((), "q1", "q1")
+    with pytest.raises(AutomatonError, match="is not a tuple of stack symbols"):
+        PDA((Transition("q", "a", ("",), "q", ()),), "q", frozenset())
+
+
 def test_bottom_marked_automata_accept_with_the_bottom_on_top():
     push = Transition("q", "a", (BOTTOM,), "q", (BOTTOM, "x"))
     pop = Transition("q", "b", ("x",), "q", ())

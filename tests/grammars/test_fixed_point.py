@@ -63,6 +63,32 @@ def test_star_is_the_geometric_series():
         star(np.array([[0.0, 2.0], [0.5, 0.0]]), "test")
 
 
+def test_star_keeps_the_digits_of_small_entries():
+    """Four states in a ring with loops: the exact answer in rationals."""
+    from fractions import Fraction
+
+    small = Fraction(1, 10**6)
+    exact = [[Fraction(9, 10) if i == j else Fraction(0) for j in range(4)] for i in range(4)]
+    for i in range(4):
+        exact[i][(i + 1) % 4] += small
+    matrix = np.array([[float(x) for x in row] for row in exact])
+    rows = [[Fraction(int(i == j)) - Fraction(matrix[i, j]) for j in range(4)] for i in range(4)]
+    rows = [row + [Fraction(int(i == j)) for j in range(4)] for i, row in enumerate(rows)]
+    for k in range(4):
+        rows[k] = [x / rows[k][k] for x in rows[k]]
+        rows = [row if i == k else [x - row[k] * y for x, y in zip(row, rows[k], strict=True)]
+                for i, row in enumerate(rows)]  # fmt: skip
+    expected = np.array([[float(x) for x in row[4:]] for row in rows])
+    assert np.allclose(star(matrix, "test"), expected, rtol=1e-13, atol=0)
+
+
+def test_slightly_supercritical_is_not_rounded_to_one():
+    p = 0.5000002
+    total = allsum(PCFG.fromstring(f"S -> S S [{p}] | 'a' [{1 - p!r}]"))
+    assert total == pytest.approx((1 - p) / p, abs=1e-8)
+    assert total < 1 - 1e-7
+
+
 def test_components_come_after_what_they_point_to():
     components = strongly_connected_components([[1], [2, 3], [1], [4], []])
     assert [sorted(c) for c in components] == [[4], [3], [1, 2], [0]]

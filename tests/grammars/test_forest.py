@@ -80,11 +80,18 @@ def test_empty_cycles_mean_infinitely_many_parses_but_one_best():
 
 
 def test_no_best_parse_where_a_cycle_gains_weight():
-    """The closure converges for S → S (0.5), but S → T → S weighs 4 in a grammar with heavy rules."""
     grammar = WeightedCFG.fromstring("S -> S [0.5] | 'a' [7]")
     assert best_parse(grammar, "a")[0] == pytest.approx(math.log(7))
     with pytest.raises(DivergenceError):
         best_parse(WeightedCFG.fromstring("S -> S [2] | 'a' [1]"), "a")
+
+
+def test_a_cycle_of_weight_one_is_no_gain():
+    """2 · 3 · 1/6 = 1, but not in floating point."""
+    grammar = WeightedCFG.fromstring(f"S -> A [2] | 'x' [1]\nA -> B [3]\nB -> S [{1 / 6!r}]")
+    log_weight, tree = best_parse(grammar, "x")
+    assert str(tree) == "(S x)"
+    assert log_weight == 0
 
 
 def test_no_best_parse_outside_the_language():

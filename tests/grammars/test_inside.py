@@ -68,6 +68,26 @@ def test_a_split_far_below_its_rivals_is_not_lost():
     assert log_inside(grammar, "abbd") == pytest.approx(0, abs=1e-13)
 
 
+def test_rare_unary_chains_are_not_lost():
+    grammar = PCFG.fromstring(
+        "S -> S [0.9] | A [1e-6] | 's' [0.099999]\nA -> C [1e-6] | 'a' [0.999999]\n"
+        "B -> S [0.9] | 'b' [0.1]\nC -> A [0.9] | B [1e-6] | 'c' [0.099999]"
+    )
+    assert log_inside(grammar, "b") == pytest.approx(-41.4465, abs=1e-4)
+    expected = weights_of_grammar(grammar, ("s", "a", "b", "c"), 1)
+    for word in ("s", "a", "b", "c"):
+        assert math.exp(log_inside(grammar, word)) == pytest.approx(expected[(word,)], rel=1e-12)
+
+
+@pytest.mark.parametrize("text, word, expected", [
+    ("S -> A [1e-200]\nA -> 'a' 'a' [1e-200]", "aa", 2 * math.log(1e-200)),
+    ("S -> A A [1e-160] | Y 'c' [1]\nA -> 'a' [1e-85]\nY -> B B [1]\nB -> 'a' [1]", "aa",
+     math.log(1e-160) + 2 * math.log(1e-85)),
+])  # fmt: skip
+def test_products_that_underflow_are_done_in_log_space(text, word, expected):
+    assert log_inside(WeightedCFG.fromstring(text), word) == pytest.approx(expected, rel=1e-13)
+
+
 def test_catalan_numbers():
     """The uniform grammar S → S S | a gives a^n the weight C_{n-1} 2^{-(2n-1)}."""
     grammar = PCFG.fromstring("S -> S S [0.5] | 'a' [0.5]")

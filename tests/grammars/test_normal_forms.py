@@ -1,5 +1,7 @@
 """Normal forms keep every string's weight: against iteration over all strings up to a length."""
 
+import math
+
 import pytest
 from hypothesis import assume, given
 
@@ -108,6 +110,21 @@ def test_greibach_forms_keep_the_language(grammar):
     language = language_of_grammar(grammar, ALPHABET, 7)
     assert language_of_grammar(greibach(grammar), ALPHABET, 7) == language
     assert language_of_grammar(two_greibach(grammar), ALPHABET, 7) == language
+
+
+@pytest.mark.parametrize("rest", ["'a' [1e-17] | [1]", "'a' [1e-9] | [0.999999999]"])
+def test_almost_certain_epsilon(rest):
+    grammar = PCFG.fromstring(f"S -> A A 'b' [1]\nA -> {rest}")
+    p, e = (rule.weight for rule in grammar.rules[1:])
+    assert log_inside(proper(grammar), "ab") == pytest.approx(math.log(2 * p * e), rel=1e-14)
+
+
+def test_rules_with_many_nullable_symbols_do_not_explode():
+    grammar = PCFG.fromstring(f"S -> {'A ' * 30} [1]\nA -> 'a' [0.5] | [0.5]")
+    clean = proper(grammar)
+    assert len(clean.rules) < 500
+    for n in (0, 1, 15, 30):
+        assert math.exp(log_inside(clean, "a" * n)) == pytest.approx(math.comb(30, n) / 2**30, rel=1e-11)
 
 
 def test_left_recursion_takes_few_rules():

@@ -67,6 +67,7 @@ def test_small_weights_are_written_without_exponent():
         ("S -> 'a' [x]", "line 1: rule S -> 'a': [x] is not a number"),
         ("S -> 'a' [1/0]", "line 1: rule S -> 'a': [1/0] is not a number"),
         ("S -> 'a' [0.5] | 'b'", "line 1: rule S -> 'b' has no probability"),
+        ("S -> 'a' | ε", "leave the right side empty for the empty string"),
         ("S -> 'a' T", "rule S -> 'a' T: nonterminal T has no rules"),
         ("S -> 'a'\nT -> 'b'", "rule T -> 'b': T cannot be reached from the start variable S"),
         ("S -> 'a' | T\nT -> T 'b'", "rule T -> T 'b': T derives no string of terminals"),
@@ -100,6 +101,18 @@ def test_missing_and_binary_files_are_named(tmp_path):
         read_grammar(tmp_path / "binary.cfg")
 
 
+def test_a_byte_order_mark_is_no_harm(tmp_path):
+    (tmp_path / "bom.cfg").write_text("S -> 'a'", encoding="utf-8-sig")
+    assert read_grammar(tmp_path / "bom.cfg").terminals == ("a",)
+
+
+def test_sums_that_miss_by_rounding_are_made_exact():
+    grammar = PCFG.fromstring("S -> 'a' [0.3333333333] | 'b' [0.3333333333] | 'c' [0.3333333333]")
+    assert sum(r.weight for r in grammar.rules) == pytest.approx(1, abs=1e-15)
+    assert grammar.rules_for(grammar.start) == grammar.rules
+    assert PCFG.fromstring(str(grammar)) == grammar
+
+
 def test_error_in_a_file_names_the_file(tmp_path):
     file = tmp_path / "bad.cfg"
     file.write_text("S -> T")
@@ -111,5 +124,9 @@ def test_names_that_cannot_be_written_are_refused():
     S = Nonterminal("S'")
     with pytest.raises(GrammarError, match="can't be written"):
         str(CFG((Rule(S, ("a",)),), S))
+    with pytest.raises(GrammarError, match="a line break"):
+        str(CFG((Rule(Nonterminal("S"), ("a\u2028",)),), Nonterminal("S")))
+    with pytest.raises(GrammarError, match="a right side is a tuple"):
+        CFG((Rule(Nonterminal("S"), ("",)),), Nonterminal("S"))
     with pytest.raises(GrammarError, match="both kinds of quotes"):
         str(CFG((Rule(Nonterminal("S"), ("'\"",)),), Nonterminal("S")))

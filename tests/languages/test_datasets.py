@@ -1,5 +1,6 @@
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,6 +74,24 @@ def test_grammars_of_the_user_are_kept_with_the_data(tmp_path):
     back = read_dataset(tmp_path / "d")
     assert back.train == data.train
     assert back.language.log_probability(("a man", "b")) == language.log_probability(("a man", "b"))
+
+
+def test_a_grammar_named_like_a_language_is_still_its_own(tmp_path):
+    language = languages.from_grammar("S -> '(' S ')' [0.5] | '(' ')' [0.5]", name="dyck")
+    write_dataset(make_dataset(language, 0, SMALL), tmp_path / "d")
+    assert read_dataset(tmp_path / "d").language.log_probability("(())") == pytest.approx(0)
+    assert make_dataset(language, 0, SMALL).test != make_dataset(languages.get("dyck"), 0, SMALL).test
+
+
+def test_the_current_folder_will_do_if_empty(dataset, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_dataset(dataset, Path())
+    assert read_dataset(tmp_path).train == dataset.train
+
+
+def test_negative_seeds_are_refused():
+    with pytest.raises(DatasetError, match="seed -1 given"):
+        make_dataset(languages.get("dyck"), -1, SMALL)
 
 
 def test_empty_strings_survive(tmp_path):
@@ -151,8 +170,10 @@ class TestDamage:
         self.expect(folder, "no language called 'klingon'")
 
     def test_wrong_count(self, folder):
+        self.change_header(folder, counts={"train": 40, "validation": 25, "test": 25})
+        self.expect(folder, r"test\.txt has 24 strings, its header says 25")
         self.change_header(folder, counts={"train": 41, "validation": 25, "test": 24})
-        self.expect(folder, r"train\.txt has 40 strings, its header says 41")
+        self.expect(folder, "do not fit the plan")
 
     def test_strings_of_another_language(self, folder):
         self.change_header(folder, language="marked-copy")

@@ -2,16 +2,19 @@
 
 import math
 import random
+import re
 from collections import Counter
 from functools import cache
 from itertools import product
 
+import nltk
 import numpy as np
 import pytest
 from scipy.stats import chisquare
 
 from ndstack import languages
 from ndstack.errors import LanguageError
+from ndstack.grammars import WeightedCFG
 
 NON_EMPTY = {  # how many lengths in 40..80 have strings
     "marked-reversal": 20,
@@ -175,27 +178,44 @@ def test_dyck_by_recursion_on_the_string():
             assert language.log_probability(word) == pytest.approx(expected, abs=1e-9)
 
 
+HARDEST = """
+Start -> R '$' Q S L ';' [1]
+L -> Ls ',' U [1]
+Ls -> ',' V Ls [1/3] | [2/3]
+R -> U ',' Rs [1]
+Rs -> Rs V ',' [1/3] | [2/3]
+U -> W U [1/3] | [2/3]
+V -> W V [1/2] | W [1/2]
+W -> '(' [0.2] | ')' [0.2] | '[' [0.2] | ']' [0.2] | '$' [0.2]
+Q -> L ';' R [1/4] | [3/4]
+S -> S Q T [3/5] | T [2/5]
+T -> '(' Q S Q ')' [3/8] | '[' Q S Q ']' [3/8] | '(' Q ')' [1/8] | '[' Q ']' [1/8]
+"""  # figure 5.2 with its parameters put in by hand: f(0.5) = 1/3, f(1) = 1/2, f(1.5) = 3/5, f(3) = 3/4
+
+
 def test_hardest_cfl_by_enumeration_of_derivations():
     """All derivations up to length 10, leftmost, with a bound on what is still to come."""
-    grammar = languages.get("hardest-cfl").grammar
+    grammar = nltk.PCFG.fromstring(
+        re.sub(r"\[(\d)/(\d)\]", lambda m: f"[{int(m[1]) / int(m[2]):.17f}]", HARDEST)
+    )
     shortest = {"Start": 5, "L": 1, "Ls": 0, "R": 1, "Rs": 0, "U": 0, "V": 1, "W": 1, "Q": 0, "S": 2, "T": 2}
     limit = 10
     found: Counter = Counter()
-    open_ = [((), (grammar.start,), 1.0)]
+    open_ = [("", (grammar.start(),), 1.0)]
     while open_:
         done, rest, p = open_.pop()
         if not rest:
-            found["".join(done)] += p
+            found[done] += p
             continue
         first, *later = rest
         if isinstance(first, str):
-            open_.append(((*done, first), tuple(later), p))
+            open_.append((done + first, tuple(later), p))
             continue
-        for rule in grammar.rules_for(first):
-            new = (*rule.right, *later)
-            size = len(done) + sum(1 if isinstance(s, str) else shortest[s.name] for s in new)
+        for rule in grammar.productions(lhs=first):
+            new = (*rule.rhs(), *later)
+            size = len(done) + sum(1 if isinstance(s, str) else shortest[s.symbol()] for s in new)
             if size <= limit:
-                open_.append((done, new, p * rule.weight))
+                open_.append((done, new, p * rule.prob()))
     language = languages.get("hardest-cfl")
     assert len(found) > 500
     for length in range(limit + 1):
@@ -284,6 +304,7 @@ def test_outside_the_language_the_probability_is_zero():
         ("dyck(k=0)", "k=0 is not a number of symbols"),
         ("dyck(k=x)", "k=x is not a number of symbols"),
         ("dyck(k=-1)", "k=-1 is not a number of symbols"),
+        ("dyck(k=99999)", "expected 1 to 10,000"),
         ("count-3(k=4)", "fixed alphabet"),
         ("dyck(m=4)", "no language called 'dyck(m=4)'"),
     ],
@@ -349,6 +370,11 @@ def test_grammar_of_the_user():
     assert isinstance(word, tuple)
     assert language.log_probability(("Mary", "sleeps")) == pytest.approx(-math.log(2))
     assert language.lengths(0, 9) == [2]
+
+
+def test_weighted_grammar_keeps_its_weights():
+    language = languages.from_grammar(WeightedCFG.fromstring("S -> 'a' [0.2] | 'b' [0.6]"))
+    assert language.log_probability("a") == pytest.approx(math.log(0.25))
 
 
 def test_grammar_without_probabilities_is_uniform():

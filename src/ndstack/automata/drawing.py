@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from ndstack.automata.lang import Lang
 from ndstack.automata.stack_wfa import ROOT, Edge, Node, StackWFA
+from ndstack.semirings import Best
 
 T = TypeVar("T")
 
@@ -74,7 +75,8 @@ def _panel(wfa: StackWFA[T], *, weights: bool, title: str = "") -> _Panel:
 def _label(edge: Edge[T], *, weights: bool) -> str:
     if not weights:
         return edge.symbol
-    shown = f"{edge.weight:.3g}" if isinstance(edge.weight, float) else str(edge.weight)
+    value = edge.weight.log_weight if isinstance(edge.weight, Best) else edge.weight
+    shown = f"{value:.3g}" if isinstance(value, float) else str(value)
     return f"{edge.symbol} / {shown}"
 
 

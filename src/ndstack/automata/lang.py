@@ -47,31 +47,31 @@ class Lang(Generic[T]):
 
     def read(self, symbol: str) -> None:
         """Read one more symbol."""
-        one = self.semiring
+        ring = self.semiring
         time = self.time + 1
         new: dict[Node, dict[Node, T]] = {}
 
         def gain(origin: Node, state: str, top: str, weight: T) -> None:
             origins = new.setdefault(Node(time, state, top), {})
-            origins[origin] = one.plus(origins[origin], weight) if origin in origins else weight
+            origins[origin] = ring.plus(origins[origin], weight) if origin in origins else weight
 
         for node in self._layers[-1]:
             for t in self._by_type.get((symbol, node.state, node.symbol), ()):
-                p = one.lift(t.weight, t)
+                p = ring.lift(t.weight, t)
                 if t.action == "push":
                     gain(node, t.target, t.push[1], p)
                     continue
                 for origin, inner in self._inner[node].items():
-                    weight = one.times(inner, p)
+                    weight = ring.times(inner, p)
                     if t.action == "replace":
                         gain(origin, t.target, t.push[0], weight)
                     elif origin != ROOT:
                         for below, under in self._inner[origin].items():
-                            gain(below, t.target, origin.symbol, one.times(under, weight))
+                            gain(below, t.target, origin.symbol, ring.times(under, weight))
         self._inner |= new
         self._layers.append(list(new))
         for node, origins in new.items():
-            self._forward[node] = one.sum(one.times(self._forward[o], w) for o, w in origins.items())
+            self._forward[node] = ring.sum(ring.times(self._forward[o], w) for o, w in origins.items())
 
     def inner(self, origin: Node, node: Node) -> T:
         """γ[i → t][q, x → r, y]; `ROOT` is the origin of what stands under nothing."""

@@ -66,6 +66,8 @@ class PDA:
     weighted: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        if isinstance(self.accept, str):
+            raise AutomatonError(f"accept is {self.accept!r}; expected a set of states, as in {{'q1'}}")
         object.__setattr__(self, "accept", frozenset(self.accept))
         for transition in self.transitions:
             self._check(transition)
@@ -120,7 +122,7 @@ class PDA:
                 "use the weighted class"
             )
         for part in (transition.pop, transition.push):
-            if not isinstance(part, tuple):
+            if type(part) is not tuple or "" in part:
                 raise AutomatonError(
                     f"transition {transition}: {part!r} is not a tuple of stack symbols; "
                     "write ('x', 'y'), () for the empty string"

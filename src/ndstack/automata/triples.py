@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ndstack.automata.pda import PDA, BottomMarkedPDA
 from ndstack.errors import AutomatonError
 from ndstack.grammars.grammar import CFG, Nonterminal, Rule, WeightedCFG, fresh, trim
+from ndstack.grammars.notation import NAME
 
 # Our own states and symbols begin with exactly one slash; see _shift.
 FLOOR = "/floor"
@@ -56,7 +57,7 @@ def grammar_rules(pda: PDA) -> tuple[Rule, ...]:
     def name(p: str, x: str, q: str) -> Nonterminal:
         if (p, x, q) not in names:
             label = f"{p}-{x}-{q}"
-            label = label if re.fullmatch(r"[\w/][\w/^<>-]*", label) else f"N{len(names)}"
+            label = label if re.fullmatch(NAME, label) else f"N{len(names)}"
             names[p, x, q] = fresh(label, names.values())
         return names[p, x, q]
 

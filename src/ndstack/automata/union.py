@@ -25,7 +25,8 @@ def union(automata: Sequence[RestrictedPDA]) -> Union:
     """The standard construction: disjoint states, one start state s that begins like each part's.
 
     A part whose start state can be entered again first gets a start state of its own. Stack symbols are
-    shared: runs of different parts never meet, and a smaller Γ is cheaper.
+    shared: runs of different parts never meet, and a smaller Γ is cheaper. Weights of strings add up, but
+    for ε: the parts' runs that read nothing are one run here, of weight 1.
     """
     if not automata:
         raise AutomatonError("union of no automata; give at least one")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndstack.grammars.fixed_point import derive_nonempty, null_weights, star
-from ndstack.grammars.grammar import CFG, PCFG, Nonterminal, Rule, Symbol, WeightedCFG
+from ndstack.grammars.grammar import CFG, PCFG, Rule, Symbol, WeightedCFG
 
 Node = Symbol | tuple[Symbol, ...]  # a grammar symbol or a tail ⟨X₂ ... X_p⟩, p > 2
 
@@ -29,6 +29,15 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Closure:
+    """The entries of (I - U)^{-1} that are not 0, ordered by child."""
+
+    parents: NDArray[np.intp]
+    children: NDArray[np.intp]
+    weights: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class BinaryGrammar:
     """Symbols by number, steps grouped by number of children, and the two closures."""
 
@@ -37,7 +46,7 @@ class BinaryGrammar:
     start: int
     steps: tuple[tuple[Step, ...], ...]  # [symbol] -> its steps
     null: NDArray[np.float64]  # [N] weight of ε
-    closure: NDArray[np.float64]  # [N, N] (I - U)^{-1}
+    closure: Closure
 
     @property
     def size(self) -> int:
@@ -70,14 +79,13 @@ def binarise(grammar: WeightedCFG) -> BinaryGrammar:
         children = tuple(index[node] for node in right)
         steps[index[left]].append(Step(index[left], children, weight, origin))
     null = _null_of_nodes(grammar, index)
-    full = derive_nonempty(grammar)
     return BinaryGrammar(
         nodes=tuple(index),
         index=index,
         start=index[grammar.start],
         steps=tuple(map(tuple, steps)),
         null=null,
-        closure=star(_passing(steps, null) * [_is_full(node, full) for node in index], "unary rules"),
+        closure=_closure(_passing(steps, null, _full_nodes(grammar, index)), len(index)),
     )
 
 
@@ -109,21 +117,47 @@ def _null_of_nodes(grammar: WeightedCFG, index: dict[Node, int]) -> NDArray[np.f
     return null
 
 
-def _is_full(node: Node, full: set[Nonterminal]) -> bool:
-    """Whether a node derives anything other than ε; to pass to one that does not leads nowhere."""
-    symbols = node if isinstance(node, tuple) else (node,)
-    return any(isinstance(s, str) or s in full for s in symbols)
+def _full_nodes(grammar: WeightedCFG, index: dict[Node, int]) -> set[int]:
+    """The nodes that derive anything other than ε; to pass to one that does not leads nowhere."""
+    full = derive_nonempty(grammar)
+    return {
+        i
+        for node, i in index.items()
+        if any(isinstance(s, str) or s in full for s in (node if isinstance(node, tuple) else (node,)))
+    }
 
 
-def _passing(steps: list[list[Step]], null: NDArray[np.float64]) -> NDArray[np.float64]:
+def _passing(
+    steps: list[list[Step]], null: NDArray[np.float64], full: set[int]
+) -> dict[tuple[int, int], float]:
     """U[A, B]: weight of A → B, A → BC and A → CB where C derives ε."""
-    passing = np.zeros((len(steps), len(steps)))
-    for own in steps:
-        for step in own:
-            if len(step.children) == 1:
-                passing[step.parent, step.children[0]] += step.weight
-            elif len(step.children) == 2:
-                left, right = step.children
-                passing[step.parent, left] += step.weight * null[right]
-                passing[step.parent, right] += step.weight * null[left]
+    passing: dict[tuple[int, int], float] = {}
+    for step in (step for own in steps for step in own):
+        if len(step.children) == 1:
+            ways = [(step.children[0], 1.0)]
+        else:
+            ways = list(zip(step.children, (null[c] for c in reversed(step.children)), strict=True))
+        for child, share in ways:
+            if share > 0 and child in full:
+                entry = (step.parent, child)
+                passing[entry] = passing.get(entry, 0.0) + step.weight * float(share)
     return passing
+
+
+def _closure(passing: dict[tuple[int, int], float], size: int) -> Closure:
+    active = sorted({node for entry in passing for node in entry})
+    place = {node: i for i, node in enumerate(active)}
+    matrix = np.zeros((len(active), len(active)))
+    for (parent, child), weight in passing.items():
+        matrix[place[parent], place[child]] = weight
+    rest = [node for node in range(size) if node not in place]
+    whole = star(matrix, "unary rules")
+    parents, children = np.nonzero(whole)
+    nodes = np.array(active, np.intp)
+    result = (
+        np.concatenate([nodes[parents], np.array(rest, np.intp)]),
+        np.concatenate([nodes[children], np.array(rest, np.intp)]),
+        np.concatenate([whole[parents, children], np.ones(len(rest))]),
+    )
+    order = np.argsort(result[1], kind="stable")
+    return Closure(result[0][order], result[1][order], result[2][order])

@@ -144,12 +144,16 @@ def _evaluate(
 def _snap_to_one(
     x: Vector, component: Sequence[int], local: dict[int, int], monomials: Sequence[Monomial]
 ) -> None:
-    """At a double root only half the digits are sure; if x = 1 solves the equations, take it."""
+    """At a double root only half the digits are sure. If 1 solves the equations, it is the least
+    solution as long as the derivative there has no eigenvalue beyond 1; then take it.
+    """
     if np.all(np.abs(x[component] - 1) < 1e-6):
         rounded = x.copy()
         rounded[component] = 1.0
-        f, _ = _evaluate(rounded, local, monomials)
-        if np.all(np.abs(f - 1) < 1e-15 * len(monomials)):
+        f, jacobian = _evaluate(rounded, local, monomials)
+        rounding = 1e-15 * len(monomials)
+        radius = np.max(np.abs(np.linalg.eigvals(jacobian)))
+        if np.all(np.abs(f - 1) < rounding) and radius <= 1 + rounding:
             x[component] = 1.0
 
 
@@ -187,13 +191,21 @@ def _depth_first(edges: Sequence[Sequence[int]], roots: Iterable[int]) -> list[l
 
 
 def star(matrix: NDArray[np.float64], what: str) -> NDArray[np.float64]:
-    """(I - U)^{-1} = I + U + U² + ...; `what` names the sum if it diverges."""
-    if matrix.size and np.max(np.abs(np.linalg.eigvals(matrix))) >= 1 - 1e-12:
-        raise DivergenceError(
-            f"{what}: a cycle of rules weighs 1 or more, so the sum over its repetitions is infinite"
-        )
-    inverse = np.linalg.inv(np.eye(len(matrix)) - matrix)
-    return np.where(reachability(matrix), np.maximum(inverse, 0.0), 0.0)
+    """I + U + U² + ... = (I - U)^{-1}, by Kleene's elimination, in which nothing is subtracted but the
+    weight of a loop from 1, so that small entries keep their digits; `what` names the sum if it diverges.
+    """
+    total = matrix.astype(np.float64)
+    for k in range(len(total)):
+        loop, into, out = float(total[k, k]), total[:, k], total[k]
+        if loop >= 1:
+            raise DivergenceError(
+                f"{what}: a cycle of rules weighs 1 or more, so the sum over its repetitions is infinite"
+            )
+        if into.any() and out.any():
+            total = total + np.outer(into, out) / (1 - loop)
+    total[np.diag_indices_from(total)] += 1
+    smallest = np.finfo(float).smallest_subnormal  # what underflows is still there
+    return np.where(reachability(matrix), np.maximum(total, smallest), 0.0)
 
 
 def reachability(matrix: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -111,7 +111,9 @@ class Forest:
         for item in component:
             for number, alternative in enumerate(self.alternatives[item]):
                 log = self._log_weight(alternative.step) + sum(best[i] for i in alternative.items)
-                if log > best[item]:
+                # rounding must not make a cycle of weight 1 look like a gain
+                least = 1e-12 * max(1.0, abs(log)) if best[item] > -math.inf else 0.0
+                if log > best[item] + least:
                     best[item], choice[item], improved = log, number, True
         return improved
 
@@ -153,7 +155,9 @@ def _derivable(binary: BinaryGrammar, word: Sequence[str]) -> list[list[set[int]
     """[i][j] -> the symbols that derive word[i:j]."""
     n = len(word)
     nullable = {a for a in range(binary.size) if binary.null[a] > 0}
-    above = {a: {b for b in range(binary.size) if binary.closure[b, a] > 0} for a in range(binary.size)}
+    above: dict[int, set[int]] = {}
+    for parent, child in zip(binary.closure.parents.tolist(), binary.closure.children.tolist(), strict=True):
+        above.setdefault(child, set()).add(parent)
     by_left: dict[int, list[tuple[int, int]]] = {}
     for step in binary.binary_steps():
         by_left.setdefault(step.children[0], []).append((step.children[1], step.parent))

@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 
 from ndstack.errors import GrammarError
 
-SUM_TOLERANCE = 1e-6
+SUM_TOLERANCE = 1e-9  # sums within are made exact, others are errors
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -58,7 +58,7 @@ class CFG:
 
     def __post_init__(self) -> None:
         for rule in self.rules:
-            _check_weight(rule, weighted=self.weighted)
+            _check_rule(rule, weighted=self.weighted)
         object.__setattr__(self, "rules", tuple(self._merge(self.rules)))
         self._check()
 
@@ -117,10 +117,10 @@ class CFG:
         for rule in self.rules:
             for symbol in rule.right:
                 if isinstance(symbol, Nonterminal) and symbol not in self._by_left:
-                    raise GrammarError(
-                        f"rule {rule}: nonterminal {symbol} has no rules; "
-                        f"define it, or quote it if it is a terminal: '{symbol}'"
-                    )
+                    advice = f"define it, or quote it if it is a terminal: '{symbol}'"
+                    if symbol.name in ("ε", "epsilon"):
+                        advice = "leave the right side empty for the empty string"
+                    raise GrammarError(f"rule {rule}: nonterminal {symbol} has no rules; {advice}")
         if self.start not in self._by_left:
             raise GrammarError(f"the start variable {self.start} has no rules")
         self._check_useful()
@@ -154,17 +154,26 @@ class PCFG(WeightedCFG):
 
     def _check(self) -> None:
         super()._check()
-        for left, rules in self._by_left.items():
-            total = math.fsum(rule.weight for rule in rules)
+        totals = {A: math.fsum(rule.weight for rule in own) for A, own in self._by_left.items()}
+        for left, total in totals.items():
             if abs(total - 1) > SUM_TOLERANCE:
-                last = f"{rules[-1]} [{rules[-1].weight:g}]"
+                last = self._by_left[left][-1]
                 raise GrammarError(
-                    f"the probabilities of the rules of {left} sum to {total:g} instead of 1 "
-                    f"(last rule: {last}); fractions such as [1/3] are allowed"
+                    f"the probabilities of the rules of {left} sum to {total:.12g} instead of 1 "
+                    f"(last rule: {last} [{last.weight:g}]); fractions such as [1/3] are allowed"
                 )
+        if any(abs(total - 1) > 1e-12 for total in totals.values()):
+            exact = tuple(replace(r, weight=r.weight / totals[r.left]) for r in self.rules)
+            object.__setattr__(self, "rules", exact)
+            del self.__dict__["_by_left"]
 
 
-def _check_weight(rule: Rule, *, weighted: bool) -> None:
+def _check_rule(rule: Rule, *, weighted: bool) -> None:
+    if type(rule.right) is not tuple or "" in rule.right:
+        raise GrammarError(
+            f"rule {rule.left} -> {rule.right!r}: a right side is a tuple of nonterminals and non-empty "
+            "strings, () for ε"
+        )
     if math.isnan(rule.weight) or rule.weight < 0 or math.isinf(rule.weight):
         raise GrammarError(f"rule {rule} has weight {rule.weight:g}; weights are finite numbers, 0 or more")
     if not weighted and rule.weight != 1:

@@ -3,8 +3,8 @@
     inside[i, l, A] = Σ_B (I - U)^{-1}[A, B] ( Σ_{B→CD} w Σ_k inside[i, k, C] inside[i+k, l-k, D] )
 
 `log_inside` runs a compiled kernel in which every span carries its own exponent, so that strings of any
-length keep full precision; should a number fall far below the largest of its span, the string is done
-again by `log_inside_reference`, in log space throughout.
+length keep full precision; should any product come near underflow, the string is done again by
+`log_inside_reference`, in log space throughout.
 """
 
 import math
@@ -60,7 +60,7 @@ def log_inside_reference(grammar: CFG, word: Sequence[str]) -> float:
     right = np.array([s.children[1] for s in steps], int)
     with np.errstate(divide="ignore"):
         log_weight = np.log([s.weight for s in steps])
-        log_closure = np.log(binary.closure)
+    closure, log_closure = binary.closure, np.log(binary.closure.weights)
     chart = np.full((n + 1, n + 1, binary.size), -math.inf)  # [i, j, A]
     for length in range(1, n + 1):
         for i in range(n - length + 1):
@@ -71,7 +71,7 @@ def log_inside_reference(grammar: CFG, word: Sequence[str]) -> float:
             elif steps:
                 splits = chart[i, i + 1 : j][:, left] + chart[i + 1 : j, j][:, right]
                 np.logaddexp.at(direct, parent, log_weight + np.logaddexp.reduce(splits, axis=0))
-            chart[i, j] = np.logaddexp.reduce(log_closure + direct, axis=1)
+            np.logaddexp.at(chart[i, j], closure.parents, log_closure + direct[closure.children])
     return float(chart[0, n, binary.start])
 
 
@@ -92,15 +92,15 @@ class _Tables:
 def _tables(grammar: WeightedCFG) -> _Tables:
     binary = binarise(grammar)
     steps = sorted(binary.binary_steps(), key=lambda step: step.children[0])
-    child, parent = np.nonzero(binary.closure.T)
+    closure = binary.closure
     return _Tables(
         first=_row_starts(np.array([s.children[0] for s in steps], int), binary),
         parent=np.array([s.parent for s in steps], np.int32),
         right=np.array([s.children[1] for s in steps], np.int32),
         weight=np.array([s.weight for s in steps], np.float64),
-        up_first=_row_starts(child, binary),
-        up_parent=parent.astype(np.int32),
-        up_weight=binary.closure.T[child, parent],
+        up_first=_row_starts(closure.children, binary),
+        up_parent=closure.parents.astype(np.int32),
+        up_weight=closure.weights,
     )
 
 

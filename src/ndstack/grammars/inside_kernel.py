@@ -3,7 +3,7 @@
 import numba
 import numpy as np
 
-SMALLEST = 1e-90  # a product of three such numbers is still a normal double
+SMALLEST = 1e-280  # below, a sum could lose digits or all of itself
 
 
 @numba.njit(cache=True)
@@ -35,14 +35,18 @@ def inside_kernel(  # type: ignore[no-untyped-def]
                     for r in range(first[left], first[left + 1]):
                         other = value[i + k, length - k, right[r]]
                         if other > 0:
-                            if scale < SMALLEST:
+                            product = factor * other * weight[r]
+                            if product < SMALLEST:
                                 return 0.0, False
-                            direct[parent[r]] += factor * other * weight[r]
+                            direct[parent[r]] += product
             largest = 0.0
             for b in range(size):
                 if direct[b] > 0:
                     for r in range(up_first[b], up_first[b + 1]):
-                        total[up_parent[r]] += direct[b] * up_weight[r]
+                        product = direct[b] * up_weight[r]
+                        if product < SMALLEST:
+                            return 0.0, False
+                        total[up_parent[r]] += product
                     direct[b] = 0.0
             for b in range(size):
                 largest = max(largest, total[b])

@@ -42,8 +42,7 @@ class LengthTable:
         with np.errstate(divide="ignore"):
             self._log_weights = np.log([s.weight for s in self._steps])
             self._table = np.log(self._binary.null)[:, None]  # [A, ℓ] log T, for ℓ = 0
-        self._closure = np.nonzero(self._binary.closure)
-        self._log_closure = np.log(self._binary.closure[self._closure])
+        self._log_closure = np.log(self._binary.closure.weights)
         self._choices: dict[tuple[int, int], _Choices] = {}
 
     def log_weight(self, length: int, nonterminal: Nonterminal | None = None) -> float:
@@ -86,8 +85,8 @@ class LengthTable:
             right = table[self._children[:, 1], length - 1 : 0 : -1]
             convolution = np.logaddexp.reduce(left + right, axis=1)
             np.logaddexp.at(direct, self._parents, self._log_weights + convolution)
-        parents, children = self._closure
-        np.logaddexp.at(table[:, length], parents, self._log_closure + direct[children])
+        closure = self._binary.closure
+        np.logaddexp.at(table[:, length], closure.parents, self._log_closure + direct[closure.children])
 
     def _derivation(self, length: int, rng: Random) -> list[Rule]:
         """The rules of a leftmost derivation."""

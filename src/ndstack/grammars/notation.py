@@ -13,10 +13,10 @@ import numpy as np
 from ndstack.errors import GrammarError
 from ndstack.grammars.grammar import CFG, PCFG, Nonterminal, Rule, Symbol
 
-_NAME = r"[\w/][\w/^<>-]*"
+NAME = r"[\w/][\w/^<>-]*"
 _TOKEN = re.compile(
     rf"""\s*(?: (?P<arrow>->) | (?P<bar>\|) | \[(?P<weight>[^\]]*)\]
-         | '(?P<single>[^']*)' | "(?P<double>[^"]*)" | (?P<name>{_NAME}) )\s*""",
+         | '(?P<single>[^']*)' | "(?P<double>[^"]*)" | (?P<name>{NAME}) )\s*""",
     re.VERBOSE,
 )
 
@@ -37,7 +37,7 @@ def parse_rules(text: str, *, weighted: bool) -> tuple[list[Rule], Nonterminal]:
     rules: list[Rule] = []
     start: Nonterminal | None = None
     for number, line in _lines(text):
-        if directive := re.fullmatch(rf"%start\s+({_NAME})\s*", line):
+        if directive := re.fullmatch(rf"%start\s+({NAME})\s*", line):
             start = Nonterminal(directive[1])
             continue
         try:
@@ -63,7 +63,7 @@ def format_rules(grammar: CFG) -> str:
 
 def _read_file(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise GrammarError(f"cannot read the grammar file {path}: {reason}") from None
@@ -147,6 +147,8 @@ def _check_writable(rule: Rule) -> None:
     for symbol in rule.right:
         if isinstance(symbol, str) and "'" in symbol and '"' in symbol:
             raise GrammarError(f"terminal {symbol!r} has both kinds of quotes and can't be written")
+        if isinstance(symbol, str) and symbol.splitlines() != [symbol]:
+            raise GrammarError(f"terminal {symbol!r} has a line break and can't be written")
     for symbol in (rule.left, *rule.right):
-        if isinstance(symbol, Nonterminal) and not re.fullmatch(_NAME, symbol.name):
+        if isinstance(symbol, Nonterminal) and not re.fullmatch(NAME, symbol.name):
             raise GrammarError(f"nonterminal {symbol.name!r} can't be written in NLTK's notation")

@@ -24,12 +24,15 @@ from ndstack.grammars.grammar import (
     trim,
 )
 
+MOST_NULLABLE = 6  # nullable symbols that a rule keeps when it is split
+
 
 def remove_epsilon(grammar: CFG) -> CFG:
     """An equivalent grammar whose only ε-rule, if any, is that of an isolated start variable."""
+    grammar = _split_long_rules(grammar)
     null = null_weights(grammar)
     full = derive_nonempty(grammar)
-    keep = {A: _nonempty_weight(grammar, null[A]) for A in full}
+    keep = _nonempty_weights(grammar, {A: null[A] for A in full})
     rules = [
         replace(new, weight=new.weight * _rescaling(new, keep))
         for rule in grammar.rules
@@ -74,9 +77,29 @@ def _is_unary(rule: Rule) -> bool:
     return len(rule.right) == 1 and isinstance(rule.right[0], Nonterminal)
 
 
-def _nonempty_weight(grammar: CFG, null: float) -> float:
-    """What the rules of a nonterminal are divided by: 1 unless they are to sum to 1 again."""
-    return 1 - null if isinstance(grammar, PCFG) else 1.0
+def _split_long_rules(grammar: CFG) -> CFG:
+    """The same with A → X₁⋯X_p cut after every few nullable symbols, which have 2^p ways to vanish."""
+    null = null_weights(grammar)
+    rules: list[Rule] = []
+    taken = set(grammar.nonterminals)
+    for rule in grammar.rules:
+        nullable = [i for i, s in enumerate(rule.right) if isinstance(s, Nonterminal) and null[s] > 0]
+        while len(nullable) > MOST_NULLABLE:
+            cut = nullable[MOST_NULLABLE - 1]
+            tail = fresh(f"{rule.left}", taken)
+            taken.add(tail)
+            rules.append(replace(rule, right=(*rule.right[:cut], tail)))
+            rule = Rule(tail, rule.right[cut:])
+            nullable = [i - cut for i in nullable if i >= cut]
+        rules.append(rule)
+    return grammar if len(rules) == len(grammar.rules) else type(grammar)(tuple(rules), grammar.start)
+
+
+def _nonempty_weights(grammar: CFG, null: dict[Nonterminal, float]) -> dict[Nonterminal, float]:
+    """What the rules of a nonterminal are divided by to sum to 1 again: 1 - e, if it has enough digits."""
+    if isinstance(grammar, PCFG) and all(e <= 1 - 1e-6 for e in null.values()):
+        return {A: 1 - e for A, e in null.items()}
+    return dict.fromkeys(null, 1.0)
 
 
 def _without_nullable(rule: Rule, null: dict[Nonterminal, float], full: set[Nonterminal]) -> Iterator[Rule]:

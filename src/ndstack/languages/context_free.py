@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from ndstack.grammars.binary import uniform
-from ndstack.grammars.grammar import CFG, PCFG, Nonterminal, Rule, Symbol
+from ndstack.grammars.binary import weighted
+from ndstack.grammars.grammar import CFG, PCFG, Nonterminal, Rule, Symbol, WeightedCFG
 from ndstack.grammars.inside import log_inside
 from ndstack.grammars.lengths import LengthTable, Random
 from ndstack.grammars.notation import read_grammar
@@ -13,9 +13,9 @@ from ndstack.languages.language import Language
 
 
 class ContextFreeLanguage(Language):
-    """The strings of a PCFG, each length with the distribution p_G(w) / p_G(|w|)."""
+    """The strings of a weighted grammar, each length with the distribution p_G(w) / p_G(|w|)."""
 
-    def __init__(self, name: str, grammar: PCFG) -> None:
+    def __init__(self, name: str, grammar: WeightedCFG) -> None:
         super().__init__(name, grammar.terminals)
         self.grammar = grammar
         self.table = LengthTable(grammar)
@@ -36,7 +36,7 @@ def from_grammar(source: str | Path | CFG, name: str = "grammar") -> ContextFree
     The rules of a grammar without probabilities count as equally probable for each nonterminal.
     """
     grammar = source if isinstance(source, CFG) else read_grammar(source)
-    return ContextFreeLanguage(name, grammar if isinstance(grammar, PCFG) else uniform(grammar))
+    return ContextFreeLanguage(name, weighted(grammar))
 
 
 def f(mu: float) -> float:

@@ -17,11 +17,11 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 
-from ndstack.errors import DatasetError, NdstackError
-from ndstack.grammars.grammar import Word
-from ndstack.languages.context_free import ContextFreeLanguage, from_grammar
+from ndstack.errors import DatasetError, LanguageError, NdstackError
+from ndstack.grammars.grammar import WeightedCFG, Word
+from ndstack.languages.context_free import ContextFreeLanguage
 from ndstack.languages.language import Language, Lengths
-from ndstack.languages.registry import NAMES, get
+from ndstack.languages.registry import get
 
 SPLITS = ("train", "validation", "test")
 HEADER = "header.json"
@@ -92,6 +92,8 @@ def make_dataset(
     `progress` is called with the number of strings drawn since the last call.
     """
     plan = plan or Plan()
+    if seed < 0:
+        raise DatasetError(f"seed {seed} given, expected 0 or more")
 
     def batches(count: int, stream: int) -> Iterator[Word]:
         rng = np.random.default_rng([seed, stream])
@@ -120,9 +122,10 @@ def make_dataset(
 
 def write_dataset(dataset: Dataset, folder: Path) -> None:
     """Write a data set into a new or empty folder, all of it or nothing."""
+    folder = folder.resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DatasetError(f"{folder} exists and is not an empty folder; choose another or remove it")
-    separator = _separator(dataset.language)
+    separator = dataset.language.separator
     texts = {split: _lines(getattr(dataset, split), separator) for split in SPLITS}
     language = dataset.language
     header = Header(
@@ -153,11 +156,18 @@ def read_dataset(folder: Path) -> Dataset:
     """Read a data set back; every file is checked against the header."""
     header = _read_header(folder)
     try:
-        language = from_grammar(header.grammar, header.language) if header.grammar else get(header.language)
+        language = get(header.language) if header.grammar is None else _from_text(header)
     except NdstackError as error:
         raise DatasetError(f"{folder / HEADER}: {error}") from None
+    expected = {"train": header.plan.train, "validation": header.plan.validation}
+    if any(header.counts.get(split) != count for split, count in expected.items()):
+        raise DatasetError(f"{folder / HEADER}: the counts {header.counts} do not fit the plan {expected}")
     splits = {split: tuple(_read_split(folder, split, header, language)) for split in SPLITS}
     return Dataset(language, header.seed, header.plan, **splits)
+
+
+def _from_text(header: Header) -> Language:
+    return ContextFreeLanguage(header.language, WeightedCFG.fromstring(header.grammar or ""))
 
 
 def _read_header(folder: Path) -> Header:
@@ -208,18 +218,20 @@ def _test_seed(language: Language) -> list[int]:
 
 
 def _is_registered(language: Language) -> bool:
-    return language.name.split("(")[0] in NAMES
+    """Whether `get` gives this very language for its name."""
+    try:
+        twin = get(language.name)
+    except LanguageError:
+        return False
+    if isinstance(language, ContextFreeLanguage):
+        return isinstance(twin, ContextFreeLanguage) and twin.grammar == language.grammar
+    return type(twin) is type(language) and twin.alphabet == language.alphabet
 
 
 def _grammar_text(language: Language) -> str:
-    assert isinstance(language, ContextFreeLanguage)
+    if not isinstance(language, ContextFreeLanguage):
+        raise DatasetError(f"{language.name} is neither a language of ndstack nor one with a grammar")
     return str(language.grammar)
-
-
-def _separator(language: Language) -> Literal["", " ", "\t"]:
-    if all(len(symbol) == 1 for symbol in language.alphabet):
-        return ""
-    return "\t" if any(" " in symbol for symbol in language.alphabet) else " "
 
 
 def _lines(words: Sequence[Word], separator: str) -> bytes:

@@ -7,6 +7,7 @@ the non-empty ones of a range, then a string of that length (section 5.4).
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from ndstack.errors import LanguageError
 from ndstack.grammars.grammar import Word
@@ -31,7 +32,7 @@ class Language(ABC):
         return f"<language {self.name} over {len(self.alphabet)} symbols>"
 
     def __contains__(self, word: object) -> bool:
-        return isinstance(word, (str, tuple)) and self.log_probability(word) > -math.inf
+        return isinstance(word, (str, tuple, list)) and self.log_probability(tuple(word)) > -math.inf
 
     def lengths(self, low: int, high: int) -> list[int]:
         """The lengths from low to high, both included, at which the language has strings."""
@@ -75,6 +76,13 @@ class Language(ABC):
     def word(self, symbols: Iterable[str]) -> Word:
         """Symbols as a string of this language: joined if all its symbols are characters."""
         return "".join(symbols) if self._joined else tuple(symbols)
+
+    @property
+    def separator(self) -> Literal["", " ", "\t"]:
+        """What stands between symbols when strings are written: nothing, a space or a tab."""
+        if self._joined:
+            return ""
+        return "\t" if any(" " in symbol for symbol in self.alphabet) else " "
 
     @abstractmethod
     def _has_length(self, length: int) -> bool: ...

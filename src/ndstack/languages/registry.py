@@ -26,6 +26,7 @@ DESCRIPTIONS: dict[str, str] = {
 }
 NAMES = tuple(DESCRIPTIONS)
 DEFAULT_K = 2
+MOST_SYMBOLS = 10_000
 
 _FIXED: dict[str, Callable[[], Language]] = {
     "hardest-cfl": lambda: ContextFreeLanguage("hardest-cfl", hardest_cfl()),
@@ -55,8 +56,10 @@ def get(name: str) -> Language:
 def _number(base: str, text: str | None) -> int:
     if text is None:
         return DEFAULT_K
-    if not text.isdecimal() or int(text) < 1:
-        raise LanguageError(f"k={text} is not a number of symbols; expected 1 or more, as in {base}(k=40)")
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_SYMBOLS:
+        raise LanguageError(
+            f"k={text} is not a number of symbols; expected 1 to {MOST_SYMBOLS:,}, as in {base}(k=40)"
+        )
     return int(text)
 
 
