@@ -1,0 +1,220 @@
+"""The interface that all differentiable stacks share (section 3.2, the controller-stack interface).
+
+A stack is driven by its owner, a recurrent controller or a layer of stack attention. At step t the
+owner supplies raw *action logits* and, if the stack holds vectors, the vector to push; the stack
+updates itself and offers a *reading* r_t of its top:
+
+    s_t = Stack(s_{t-1}, a_t),      r_t = Reading(s_t).
+
+What turns logits into weights (softmax, sigmoid, nothing) belongs to the stack. What squashes the
+pushed vector belongs to the owner, since stack attention and "push the hidden state" squash
+nothing; `Stack.push_activation` names the function that the dissertation's RNNs use.
+
+A stack is a `torch.nn.Module` without running state. All that changes from step to step is a
+`State`, a frozen value: stepping makes a new one and leaves the old one valid, so a state can be
+kept, branched from (beam search), detached and carried into the next call (truncated BPTT).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from ndstack.errors import NdstackError
+
+PushActivation = Literal["sigmoid", "tanh", "identity"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class State:
+    """A batch of stacks after some step, and the reading of each.
+
+    Subclasses are frozen dataclasses that add fields. A tensor field has the batch as its first
+    dimension; a field may also be another `State` or a tuple of tensors or states; anything else
+    is shared by the whole batch and never changed by the methods here.
+    """
+
+    reading: Tensor
+    """[B, R]: what the stack shows now; before the first step, the reading r_0."""
+
+    keeps_dtype: ClassVar[frozenset[str]] = frozenset()
+    """Names of the fields that `to` moves to another device but never to another dtype."""
+
+    @property
+    def batch_size(self) -> int:
+        """The number of stacks held."""
+        return self.reading.shape[0]
+
+    def detach(self) -> Self:
+        """The same state, cut off from the gradient (truncated BPTT)."""
+        return self._map(Tensor.detach)
+
+    def select(self, rows: Tensor | slice | Sequence[int]) -> Self:
+        """The stacks at the given places of the batch, repeats allowed, in the order given.
+
+        Args:
+            rows: integer indices or a mask [B], a slice, or a list of integers.
+        """
+        index = rows if isinstance(rows, Tensor | slice) else list(rows)
+        return self._map(lambda tensor: tensor[index])
+
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Self:
+        """The same state on another device, or with its numbers in another floating-point type."""
+        moved = self if device is None else self._map(lambda tensor: tensor.to(device))
+        if dtype is None:
+            return moved
+        return moved._map(
+            lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor,
+            spared=True,
+        )
+
+    def _map(self, change: Callable[[Tensor], Tensor], *, spared: bool = False) -> Self:
+        """Apply a function to every tensor, or, if `spared`, to all but those of `keeps_dtype`."""
+
+        def apply(value: Any) -> Any:
+            if isinstance(value, Tensor):
+                return change(value)
+            if isinstance(value, State):
+                return value._map(change, spared=spared)
+            if isinstance(value, tuple):
+                return tuple(apply(part) for part in value)
+            return value
+
+        names = [field.name for field in dataclasses.fields(self)]
+        kept = self.keeps_dtype if spared else frozenset()
+        new = {name: apply(getattr(self, name)) for name in names if name not in kept}
+        return dataclasses.replace(self, **new)
+
+
+StateT = TypeVar("StateT", bound=State)
+
+
+class Stack(torch.nn.Module, ABC, Generic[StateT]):
+    """A differentiable stack.
+
+    Attributes:
+        action_size: how many action logits the owner supplies at each step.
+        push_size: how many numbers the pushed vector has; 0 if the stack holds no vectors.
+        reading_size: how many numbers a reading has.
+        push_activation: what the dissertation's RNNs apply to a learned pushed vector. The owner
+            applies it, or not.
+
+    Subclasses set these four and define `start`, `_step` and, where a whole sequence can be done
+    faster than step by step, `_scan`. The public methods check shapes and bring the actions and
+    pushed vectors to the dtype of the state.
+    """
+
+    action_size: int
+    push_size: int
+    reading_size: int
+    push_activation: PushActivation = "sigmoid"
+
+    @abstractmethod
+    def start(
+        self,
+        batch_size: int,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> StateT:
+        """The stacks before the first step; `state.reading` is r_0.
+
+        Args:
+            batch_size: how many stacks.
+            dtype: of the readings; torch's default if not given.
+            device: where; torch's default device if not given.
+        """
+
+    def step(self, state: StateT, actions: Tensor, pushed: Tensor | None = None) -> StateT:
+        """One step. The new reading is `new_state.reading`; the old state stays valid.
+
+        Args:
+            state: the stacks so far.
+            actions: [B, action_size], raw logits.
+            pushed: [B, push_size]; None if and only if `push_size` is 0.
+        """
+        self._check(actions, pushed, (state.batch_size,), state)
+        dtype = state.reading.dtype
+        return self._step(state, actions.to(dtype), None if pushed is None else pushed.to(dtype))
+
+    def scan(
+        self, actions: Tensor, pushed: Tensor | None = None, state: StateT | None = None
+    ) -> tuple[Tensor, StateT]:
+        """A whole sequence of steps, of any length, 0 included.
+
+        Args:
+            actions: [B, n, action_size], raw logits.
+            pushed: [B, n, push_size]; None if and only if `push_size` is 0.
+            state: the stacks to go on from; fresh ones, in float32 or better, if not given.
+
+        Returns:
+            The readings after each of the n steps, [B, n, reading_size], and the last state.
+        """
+        if actions.dim() != 3:
+            raise NdstackError(
+                f"actions of shape {list(actions.shape)} given, expected "
+                f"[batch, length, {self.action_size}]"
+            )
+        if state is None:
+            dtype = torch.promote_types(actions.dtype, torch.float32)
+            state = self.start(actions.shape[0], dtype=dtype, device=actions.device)
+        self._check(actions, pushed, (state.batch_size, actions.shape[1]), state)
+        dtype = state.reading.dtype
+        return self._scan(state, actions.to(dtype), None if pushed is None else pushed.to(dtype))
+
+    def forward(
+        self, actions: Tensor, pushed: Tensor | None = None, state: StateT | None = None
+    ) -> tuple[Tensor, StateT]:
+        """The same as `scan`."""
+        return self.scan(actions, pushed, state)
+
+    @abstractmethod
+    def _step(self, state: StateT, actions: Tensor, pushed: Tensor | None) -> StateT:
+        """`step` after the checks."""
+
+    def _scan(self, state: StateT, actions: Tensor, pushed: Tensor | None) -> tuple[Tensor, StateT]:
+        """`scan` after the checks, step by step."""
+        readings = []
+        for t in range(actions.shape[1]):
+            state = self._step(state, actions[:, t], None if pushed is None else pushed[:, t])
+            readings.append(state.reading)
+        if not readings:
+            return state.reading.new_zeros(state.batch_size, 0, self.reading_size), state
+        return torch.stack(readings, dim=1), state
+
+    def _check(
+        self, actions: Tensor, pushed: Tensor | None, leading: tuple[int, ...], state: State
+    ) -> None:
+        """Raise an error in one line unless shapes and devices fit."""
+        if actions.shape != (*leading, self.action_size):
+            raise NdstackError(
+                f"actions of shape {list(actions.shape)} given, expected "
+                f"{[*leading, self.action_size]}: {self._wants()}"
+            )
+        if self.push_size and pushed is None:
+            raise NdstackError(f"no pushed vectors given: {self._wants()}")
+        if pushed is not None and (
+            not self.push_size or pushed.shape != (*leading, self.push_size)
+        ):
+            raise NdstackError(
+                f"pushed vectors of shape {list(pushed.shape)} given, expected "
+                f"{[*leading, self.push_size] if self.push_size else None}: {self._wants()}"
+            )
+        for name, tensor in (("actions", actions), ("pushed vectors", pushed)):
+            if tensor is not None and tensor.device != state.reading.device:
+                raise NdstackError(
+                    f"{name} are on {tensor.device}, but the state is on {state.reading.device}; "
+                    "use state.to(device)"
+                )
+
+    def _wants(self) -> str:
+        """What the owner must supply, for error messages."""
+        pushed = f"{self.push_size} pushed numbers" if self.push_size else "no pushed vector"
+        return f"{type(self).__name__} takes {self.action_size} action logits and {pushed} a step"
