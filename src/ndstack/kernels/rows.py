@@ -1,0 +1,43 @@
+"""Run a compiled kernel over the rows of a batch, on several threads when there is enough to do.
+
+The kernels release the interpreter's lock, so ordinary threads are enough. They live for one call
+only: nothing is left that could spin beside torch's own threads or be lost in a fork. There are as
+many as torch would use, `torch.set_num_threads` sets both.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_WORTH_A_THREAD = 4_000_000
+
+
+def over_rows(kernel: Callable[..., None], rows: int, cost: int, *arguments: Any) -> None:
+    """Call `kernel(first, last, *arguments)` so that all of 0..rows-1 is covered.
+
+    Args:
+        kernel: compiled without the interpreter's lock; writes its results into its arguments.
+        rows: how many rows there are.
+        cost: multiply-adds a row, to decide whether threads pay.
+        arguments: passed on to every call.
+    """
+    threads = min(rows, torch.get_num_threads(), rows * cost // _WORTH_A_THREAD)
+    if threads <= 1:
+        kernel(0, rows, *arguments)
+        return
+    bounds = [rows * k // threads for k in range(threads + 1)]
+    with ThreadPoolExecutor(threads) as pool:
+        calls = [
+            pool.submit(kernel, first, last, *arguments)
+            for first, last in zip(bounds, bounds[1:], strict=False)
+        ]
+        for call in calls:
+            call.result()
+
+
+def as_array(tensor: Tensor) -> Any:
+    """The numbers of a CPU tensor as a contiguous numpy array: its own, if it is contiguous."""
+    return tensor.detach().contiguous().numpy()

@@ -1,0 +1,90 @@
+"""The stratification stack's update as tensor functions (section 3.3.1).
+
+Element i, pushed at step i, has a vector v[i], never changed, and a strength s_t[i]:
+
+    s_t[i] = max(0, s_{t-1}[i] - max(0, pop_t - sum_{j=i+1}^{t-1} s_{t-1}[j]))     i < t
+    s_t[t] = push_t
+    r_t    = sum_i min(s_t[i], max(0, 1 - sum_{j=i+1}^t s_t[j])) v[i].
+
+Here is the plain torch version, for any device; on a CPU the compiled one is used.
+"""
+
+import torch
+from torch import Tensor
+
+
+def update(strengths: Tensor, push: Tensor, pop: Tensor) -> Tensor:
+    """The strengths [N, k+1] after one step, from those before, [N, k]; push and pop are [N]."""
+    rest = torch.relu(strengths - torch.relu(pop[:, None] - _above(strengths)))
+    return torch.cat([rest, push[:, None]], dim=1)
+
+
+def reading_weights(strengths: Tensor) -> Tensor:
+    """What each element contributes to the reading: strengths cut to the top slice, [N, k]."""
+    return torch.minimum(strengths, torch.relu(1 - _above(strengths)))
+
+
+def step(
+    strengths: Tensor, vectors: Tensor, push: Tensor, pop: Tensor, vector: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One step.
+
+    Args:
+        strengths: [N, k], bottom first.
+        vectors: [N, k, m].
+        push: [N], the strength of the new element.
+        pop: [N], how much to remove first.
+        vector: [N, m], the new element.
+
+    Returns:
+        The reading [N, m], the new strengths [N, k+1] and vectors [N, k+1, m].
+    """
+    if _compilable(vector):
+        from ndstack.kernels import stratification_cpu
+
+        return stratification_cpu.step(strengths, vectors, push, pop, vector)
+    strengths = update(strengths, push, pop)
+    vectors = torch.cat([vectors, vector[:, None]], dim=1)
+    return (reading_weights(strengths)[:, None] @ vectors)[:, 0], strengths, vectors
+
+
+def scan(strengths: Tensor, push: Tensor, pop: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """A whole sequence of steps.
+
+    Args:
+        strengths: [N, k], of the elements to start from.
+        push: [N, n].
+        pop: [N, n].
+        vectors: [N, k+n, m], of the first elements and then of those pushed.
+
+    Returns:
+        The readings [N, n, m], and the strengths after the last step, [N, k+n].
+    """
+    n = push.shape[1]
+    if n == 0:
+        return vectors[:, :0], strengths
+    if _compilable(vectors):
+        from ndstack.kernels import stratification_cpu
+
+        return stratification_cpu.scan(strengths, push, pop, vectors)
+    weights = []
+    for t in range(n):
+        strengths = update(strengths, push[:, t], pop[:, t])
+        later = n - t - 1
+        weights.append(torch.nn.functional.pad(reading_weights(strengths), (0, later)))
+    return torch.stack(weights, dim=1) @ vectors, strengths
+
+
+def _above(strengths: Tensor) -> Tensor:
+    """The sum of the strengths above each element, [N, k]."""
+    inclusive = strengths.flip(1).cumsum(1).flip(1)
+    return torch.nn.functional.pad(inclusive[:, 1:], (0, min(1, strengths.shape[1])))
+
+
+def _compilable(tensor: Tensor) -> bool:
+    """Whether the compiled version can be used; torch.compile traces the plain one."""
+    return (
+        tensor.device.type == "cpu"
+        and tensor.dtype in (torch.float32, torch.float64)
+        and not torch.compiler.is_compiling()
+    )

@@ -1,0 +1,91 @@
+"""The superposition stack's update as tensor functions (section 3.3.2).
+
+A stack is its cells, top first, [N, h, m]. With V_{t-1}[0] = v_t the step is
+
+    V_t[i] = push_t V_{t-1}[i-1] + noop_t V_{t-1}[i] + pop_t V_{t-1}[i+1]     (1 <= i <= h + 1)
+
+and the reading is V_t[1]. Below the last cell everything is 0; a depth limit K makes V_t[i] = 0
+for i > K. Weights are ordered (push, noop, pop), as in the text.
+
+Here is the plain torch version, for any device; on a CPU the compiled one is used.
+"""
+
+import torch
+from torch import Tensor
+
+
+def update(cells: Tensor, weights: Tensor, vectors: Tensor, depth: int | None) -> Tensor:
+    """The cells after one step.
+
+    Args:
+        cells: [N, h, m].
+        weights: [N, 3], (push, noop, pop).
+        vectors: [N, m], pushed.
+        depth: the greatest number of cells to keep, or None.
+
+    Returns:
+        [N, h', m], where h' is h + 1, or the depth if that is less.
+    """
+    height = cells.shape[1] + 1
+    if depth is not None:
+        height = min(height, depth)
+    push, noop, pop = weights[:, :, None, None].unbind(1)
+    below = torch.nn.functional.pad(cells, (0, 0, 0, 2))
+    above = torch.cat([vectors[:, None], cells], dim=1)
+    return push * above[:, :height] + noop * below[:, :height] + pop * below[:, 1 : height + 1]
+
+
+def step(
+    cells: Tensor, weights: Tensor, vectors: Tensor, depth: int | None
+) -> tuple[Tensor, Tensor]:
+    """One step: the reading [N, m] and the new cells; arguments as for `update`."""
+    if _compilable(cells):
+        from ndstack.kernels import superposition_cpu
+
+        return superposition_cpu.step(cells, weights, vectors, depth)
+    new = update(cells, weights, vectors, depth)
+    return new[:, 0], new
+
+
+def scan(
+    cells: Tensor,
+    weights: Tensor,
+    vectors: Tensor,
+    depth: int | None,
+    *,
+    only_readings: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """A whole sequence of steps.
+
+    Args:
+        cells: [N, h, m], the stacks to start from.
+        weights: [N, n, 3], (push, noop, pop).
+        vectors: [N, n, m], pushed.
+        depth: the greatest number of cells to keep, or None.
+        only_readings: the cells returned do not matter. Those too deep to be read within the
+            remaining steps are then left out, which halves the work.
+
+    Returns:
+        The readings [N, n, m], and the cells after the last step (the top one, at most, if
+        `only_readings`).
+    """
+    if _compilable(cells):
+        from ndstack.kernels import superposition_cpu
+
+        return superposition_cpu.scan(cells, weights, vectors, depth, only_readings)
+    readings, n = [], vectors.shape[1]
+    for t in range(n):
+        reach = n - t if only_readings else None
+        limits = [limit for limit in (depth, reach) if limit is not None]
+        cells = update(cells, weights[:, t], vectors[:, t], min(limits, default=None))
+        readings.append(cells[:, 0])
+    return torch.stack(readings, dim=1) if readings else vectors, cells
+
+
+def _compilable(tensor: Tensor) -> bool:
+    """Whether the compiled version can be used; torch.compile traces the plain one."""
+    return (
+        tensor.device.type == "cpu"
+        and tensor.dtype in (torch.float32, torch.float64)
+        and not torch.compiler.is_compiling()
+    )
