@@ -5,6 +5,7 @@ only: nothing is left that could spin beside torch's own threads or be lost in a
 many as torch would use, `torch.set_num_threads` sets both.
 """
 
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -32,7 +33,7 @@ def over_rows(kernel: Callable[..., None], rows: int, cost: int, *arguments: Any
     with ThreadPoolExecutor(threads) as pool:
         calls = [
             pool.submit(kernel, first, last, *arguments)
-            for first, last in zip(bounds, bounds[1:], strict=False)
+            for first, last in itertools.pairwise(bounds)
         ]
         for call in calls:
             call.result()

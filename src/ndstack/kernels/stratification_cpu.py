@@ -14,13 +14,13 @@ def step(
     strengths: Tensor, vectors: Tensor, push: Tensor, pop: Tensor, vector: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """As `ndstack.kernels.stratification.step`."""
-    reading, new_strengths, new_vectors = _Step.apply(strengths, vectors, push, pop, vector)
+    reading, new_strengths, new_vectors = _Step.apply(strengths, vectors, push, pop, vector)  # type: ignore[no-untyped-call]
     return reading, new_strengths, new_vectors
 
 
 def scan(strengths: Tensor, push: Tensor, pop: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.stratification.scan`."""
-    readings, final = _Scan.apply(strengths, push, pop, vectors)
+    readings, final = _Scan.apply(strengths, push, pop, vectors)  # type: ignore[no-untyped-call]
     return readings, final
 
 

@@ -1,5 +1,4 @@
-"""Compiled loops of the stratification stack (section 3.3.1); `stratification_cpu` makes them a torch
-operation.
+"""Compiled loops of the stratification stack (section 3.3.1), used by `stratification_cpu`.
 
 An element whose strength has reached 0 never counts again, and elements lose strength from the
 top down, so those that still count form a true stack. A scan keeps it as a chain: `parent[i]` is

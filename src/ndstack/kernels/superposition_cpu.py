@@ -21,7 +21,7 @@ def step(
     cells: Tensor, weights: Tensor, vectors: Tensor, depth: int | None
 ) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.superposition.step`."""
-    reading, new = _Step.apply(cells, weights, vectors, depth or _NO_LIMIT)
+    reading, new = _Step.apply(cells, weights, vectors, depth or _NO_LIMIT)  # type: ignore[no-untyped-call]
     return reading, new
 
 
@@ -31,7 +31,7 @@ def scan(
     """As `ndstack.kernels.superposition.scan`."""
     inputs = (cells, weights, vectors)
     record = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-    readings, final = _Scan.apply(*inputs, depth or _NO_LIMIT, only_readings, record)
+    readings, final = _Scan.apply(*inputs, depth or _NO_LIMIT, only_readings, record)  # type: ignore[no-untyped-call]
     return readings, final
 
 
@@ -49,7 +49,13 @@ class _Step(torch.autograd.Function):
         new = cells.new_empty(rows, min(height + 1, depth), m)
         reading = cells.new_empty(rows, m)
         compiled.step(
-            0, rows, _flat(cells), as_array(weights), as_array(vectors), _flat(new), as_array(reading)
+            0,
+            rows,
+            _flat(cells),
+            as_array(weights),
+            as_array(vectors),
+            _flat(new),
+            as_array(reading),
         )
         ctx.save_for_backward(cells, weights, vectors)
         ctx.set_materialize_grads(False)
@@ -60,7 +66,11 @@ class _Step(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
         cells, weights, vectors = ctx.saved_tensors
-        scratch = cells.new_zeros(ctx.new_shape) if grad_new is None else grad_new.clone(memory_format=torch.contiguous_format)
+        scratch = (
+            cells.new_zeros(ctx.new_shape)
+            if grad_new is None
+            else grad_new.clone(memory_format=torch.contiguous_format)
+        )
         if grad_reading is None:
             grad_reading = torch.zeros_like(vectors)
         grads = (

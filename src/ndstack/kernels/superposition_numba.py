@@ -1,5 +1,4 @@
-"""Compiled loops of the superposition stack (section 3.3.2); `superposition_cpu` makes them a torch
-operation.
+"""Compiled loops of the superposition stack (section 3.3.2), used by `superposition_cpu`.
 
 Each function works on the rows first..last-1 of its arrays, one row a stack. A stack of height h
 over vectors of size m is flat, h*m numbers, top first: number f of a cell has the same number of

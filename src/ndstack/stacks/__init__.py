@@ -1,5 +1,15 @@
 """Differentiable stacks behind one interface (`ndstack.stacks.base`)."""
 
 from ndstack.stacks.base import PushActivation, Stack, State
+from ndstack.stacks.stratification import Stratification, StratificationState
+from ndstack.stacks.superposition import Superposition, SuperpositionState
 
-__all__ = ["PushActivation", "Stack", "State"]
+__all__ = [
+    "PushActivation",
+    "Stack",
+    "State",
+    "Stratification",
+    "StratificationState",
+    "Superposition",
+    "SuperpositionState",
+]

@@ -1,0 +1,6 @@
+"""Differentiable stacks as pure functions over whole sequences, batch first."""
+
+from ndstack.functional.stratification import stratification
+from ndstack.functional.superposition import superposition
+
+__all__ = ["stratification", "superposition"]
