@@ -42,3 +42,8 @@ def over_rows(kernel: Callable[..., None], rows: int, cost: int, *arguments: Any
 def as_array(tensor: Tensor) -> Any:
     """The numbers of a CPU tensor as a contiguous numpy array: its own, if it is contiguous."""
     return tensor.detach().contiguous().numpy()
+
+
+def with_stride(tensor: Tensor) -> Tensor:
+    """The same numbers, each row in one piece, the rows not necessarily one after the other."""
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()

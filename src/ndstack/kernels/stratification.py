@@ -84,7 +84,7 @@ def _above(strengths: Tensor) -> Tensor:
 def _compilable(tensor: Tensor) -> bool:
     """Whether the compiled version can be used; torch.compile traces the plain one."""
     return (
-        tensor.device.type == "cpu"
-        and tensor.dtype in (torch.float32, torch.float64)
+        tensor.is_cpu
+        and (tensor.dtype is torch.float32 or tensor.dtype is torch.float64)
         and not torch.compiler.is_compiling()
     )

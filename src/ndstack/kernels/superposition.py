@@ -36,32 +36,46 @@ def update(cells: Tensor, weights: Tensor, vectors: Tensor, depth: int | None) -
 
 
 def step(
-    cells: Tensor, weights: Tensor, vectors: Tensor, depth: int | None
+    cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None
 ) -> tuple[Tensor, Tensor]:
-    """One step: the reading [N, m] and the new cells; arguments as for `update`."""
+    """One step of G stacks side by side, each with actions of its own.
+
+    Args:
+        cells: [B, G, h, m].
+        actions: [B, 3*G], logits: (push, noop, pop) for each stack in turn.
+        vectors: [B, G*m], pushed.
+        depth: the greatest number of cells to keep, or None.
+
+    Returns:
+        The readings, [B, G*m], and the new cells, [B, G, h', m].
+    """
     if _compilable(cells):
         from ndstack.kernels import superposition_cpu
 
-        return superposition_cpu.step(cells, weights, vectors, depth)
-    new = update(cells, weights, vectors, depth)
-    return new[:, 0], new
+        return superposition_cpu.step(cells, actions, vectors, depth)
+    batch, stacks, _, m = cells.shape
+    weights = actions.reshape(batch * stacks, 3).softmax(-1)
+    new = update(cells.flatten(0, 1), weights, vectors.reshape(batch * stacks, m), depth)
+    return new[:, 0].reshape(batch, stacks * m), new.reshape(batch, stacks, new.shape[1], m)
 
 
 def scan(
     cells: Tensor,
-    weights: Tensor,
+    actions: Tensor,
     vectors: Tensor,
     depth: int | None,
     *,
+    logits: bool = False,
     only_readings: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """A whole sequence of steps.
+    """A whole sequence of steps of N stacks.
 
     Args:
         cells: [N, h, m], the stacks to start from.
-        weights: [N, n, 3], (push, noop, pop).
+        actions: [N, n, 3], (push, noop, pop).
         vectors: [N, n, m], pushed.
         depth: the greatest number of cells to keep, or None.
+        logits: the actions are logits, to be turned into weights by a softmax.
         only_readings: the cells returned do not matter. Those too deep to be read within the
             remaining steps are then left out, which halves the work.
 
@@ -69,23 +83,26 @@ def scan(
         The readings [N, n, m], and the cells after the last step (the top one, at most, if
         `only_readings`).
     """
+    n = vectors.shape[1]
+    if n == 0:
+        return vectors, cells
     if _compilable(cells):
         from ndstack.kernels import superposition_cpu
 
-        return superposition_cpu.scan(cells, weights, vectors, depth, only_readings)
-    readings, n = [], vectors.shape[1]
+        return superposition_cpu.scan(cells, actions, vectors, depth, logits, only_readings)
+    weights = actions.softmax(-1) if logits else actions
+    readings = []
     for t in range(n):
-        reach = n - t if only_readings else None
-        limits = [limit for limit in (depth, reach) if limit is not None]
+        limits = [limit for limit in (depth, n - t if only_readings else None) if limit is not None]
         cells = update(cells, weights[:, t], vectors[:, t], min(limits, default=None))
         readings.append(cells[:, 0])
-    return torch.stack(readings, dim=1) if readings else vectors, cells
+    return torch.stack(readings, dim=1), cells
 
 
 def _compilable(tensor: Tensor) -> bool:
     """Whether the compiled version can be used; torch.compile traces the plain one."""
     return (
-        tensor.device.type == "cpu"
-        and tensor.dtype in (torch.float32, torch.float64)
+        tensor.is_cpu
+        and (tensor.dtype is torch.float32 or tensor.dtype is torch.float64)
         and not torch.compiler.is_compiling()
     )

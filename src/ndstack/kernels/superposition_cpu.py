@@ -12,27 +12,31 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ndstack.kernels import superposition_numba as compiled
-from ndstack.kernels.rows import as_array, over_rows
+from ndstack.kernels.memory_numba import KIND
+from ndstack.kernels.rows import as_array, over_rows, with_stride
 
 _NO_LIMIT = 2**62
 
 
 def step(
-    cells: Tensor, weights: Tensor, vectors: Tensor, depth: int | None
+    cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None
 ) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.superposition.step`."""
-    reading, new = _Step.apply(cells, weights, vectors, depth or _NO_LIMIT)  # type: ignore[no-untyped-call]
-    return reading, new
+    return _Step.apply(cells, actions, vectors, depth or _NO_LIMIT)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def scan(
-    cells: Tensor, weights: Tensor, vectors: Tensor, depth: int | None, only_readings: bool
+    cells: Tensor,
+    actions: Tensor,
+    vectors: Tensor,
+    depth: int | None,
+    logits: bool,
+    only_readings: bool,
 ) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.superposition.scan`."""
-    inputs = (cells, weights, vectors)
+    inputs = (cells, actions, vectors)
     record = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-    readings, final = _Scan.apply(*inputs, depth or _NO_LIMIT, only_readings, record)  # type: ignore[no-untyped-call]
-    return readings, final
+    return _Scan.apply(*inputs, depth or _NO_LIMIT, logits, only_readings, record)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _flat(tensor: Tensor) -> Any:
@@ -43,47 +47,50 @@ def _flat(tensor: Tensor) -> Any:
 class _Step(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, cells: Tensor, weights: Tensor, vectors: Tensor, depth: int
+        ctx: Any, cells: Tensor, actions: Tensor, vectors: Tensor, depth: int
     ) -> tuple[Tensor, Tensor]:
-        rows, height, m = cells.shape
-        new = cells.new_empty(rows, min(height + 1, depth), m)
-        reading = cells.new_empty(rows, m)
+        cells, actions, vectors = cells.contiguous(), with_stride(actions), with_stride(vectors)
+        batch, stacks, height, m = cells.shape
+        new = cells.new_empty(batch, stacks, min(height + 1, depth), m)
+        reading = cells.new_empty(batch, stacks * m)
         compiled.step(
-            0,
-            rows,
-            _flat(cells),
-            as_array(weights),
-            as_array(vectors),
-            _flat(new),
-            as_array(reading),
-        )
-        ctx.save_for_backward(cells, weights, vectors)
+            KIND[cells.dtype], batch, stacks, height, new.shape[2], m,
+            cells.data_ptr(), actions.data_ptr(), actions.stride(0),
+            vectors.data_ptr(), vectors.stride(0), reading.data_ptr(), new.data_ptr(),
+        )  # fmt: skip
+        ctx.save_for_backward(cells, actions, vectors)
         ctx.set_materialize_grads(False)
-        ctx.new_shape = new.shape
+        ctx.new_height = new.shape[2]
         return reading, new
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
-        cells, weights, vectors = ctx.saved_tensors
-        scratch = (
-            cells.new_zeros(ctx.new_shape)
-            if grad_new is None
-            else grad_new.clone(memory_format=torch.contiguous_format)
-        )
-        if grad_reading is None:
-            grad_reading = torch.zeros_like(vectors)
-        grads = (
-            cells.new_empty(cells.shape),
-            weights.new_empty(weights.shape),
-            vectors.new_empty(vectors.shape),
-        )
-        compiled.step_backward(
-            0, cells.shape[0], _flat(cells), as_array(weights), as_array(vectors),
-            _flat(scratch), as_array(grad_reading),
-            _flat(grads[0]), as_array(grads[1]), as_array(grads[2]),
-        )  # fmt: skip
-        return *grads, None
+        undo = _undo_step_once if torch.is_grad_enabled() else _undo_step
+        return undo(ctx, grad_reading, grad_new)
+
+
+def _undo_step(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
+    cells, actions, vectors = ctx.saved_tensors
+    batch, stacks, height, m = cells.shape
+    grad_cells = cells.new_empty(cells.shape)
+    grad_actions, grad_vectors = cells.new_empty(actions.shape), cells.new_empty(vectors.shape)
+    reading_at = reading_stride = new_at = 0
+    if grad_reading is not None:
+        grad_reading = with_stride(grad_reading)
+        reading_at, reading_stride = grad_reading.data_ptr(), grad_reading.stride(0)
+    if grad_new is not None:
+        grad_new = grad_new.contiguous()
+        new_at = grad_new.data_ptr()
+    compiled.step_backward(
+        KIND[cells.dtype], batch, stacks, height, ctx.new_height, m,
+        cells.data_ptr(), actions.data_ptr(), actions.stride(0),
+        vectors.data_ptr(), vectors.stride(0), reading_at, reading_stride, new_at,
+        grad_cells.data_ptr(), grad_actions.data_ptr(), grad_vectors.data_ptr(),
+    )  # fmt: skip
+    return grad_cells, grad_actions, grad_vectors, None
+
+
+_undo_step_once = once_differentiable(_undo_step)
 
 
 class _Scan(torch.autograd.Function):
@@ -91,44 +98,42 @@ class _Scan(torch.autograd.Function):
     def forward(
         ctx: Any,
         cells: Tensor,
-        weights: Tensor,
+        actions: Tensor,
         vectors: Tensor,
         depth: int,
+        logits: bool,
         only_readings: bool,
         record: bool,
     ) -> tuple[Tensor, Tensor]:
         (rows, start, m), n = cells.shape, vectors.shape[1]
         stride = max(1, math.isqrt(n))
-        most = min(start + n, depth)
+        end = most = min(start + n, depth)
         if only_readings:
-            most = min(most, (start + n) // 2 + 1)
-        end = min(start + n, depth, 1) if only_readings else min(start + n, depth)
+            end, most = min(end, 1), min(most, (start + n) // 2 + 1)
         saved = cells.new_empty((rows, -(-n // stride), most * m) if record else (rows, 0, 0))
-        readings, final = vectors.new_empty(vectors.shape), cells.new_empty(rows, end, m)
+        weights, readings = actions.new_empty(actions.shape), vectors.new_empty(vectors.shape)
+        final = cells.new_empty(rows, end, m)
         over_rows(
-            compiled.scan, rows, n * most * m, _flat(cells), as_array(weights), as_array(vectors),
-            depth, only_readings, stride, as_array(readings), _flat(final), as_array(saved),
+            compiled.scan, rows, n * most * m, _flat(cells), as_array(actions), as_array(vectors),
+            logits, depth, only_readings, stride,
+            as_array(weights), as_array(readings), _flat(final), as_array(saved),
         )  # fmt: skip
         if record:
             ctx.save_for_backward(weights, vectors, saved)
-        ctx.settings = (start, depth, only_readings, stride)
+        ctx.settings = (logits, start, depth, only_readings, stride)
         return readings, final
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_readings: Tensor, grad_final: Tensor) -> Any:
         weights, vectors, saved = ctx.saved_tensors
-        start, depth, only_readings, stride = ctx.settings
         rows, n, m = vectors.shape
-        grads = (
-            vectors.new_empty(rows, start, m),
-            weights.new_empty(weights.shape),
-            vectors.new_empty(vectors.shape),
-        )
+        grad_cells = vectors.new_empty(rows, ctx.settings[1], m)
+        grad_actions, grad_vectors = weights.new_empty(weights.shape), vectors.new_empty(rows, n, m)
         over_rows(
-            compiled.scan_backward, rows, 3 * n * saved.shape[2], as_array(weights),
-            as_array(vectors), start, depth, only_readings, stride, as_array(saved),
+            compiled.scan_backward, rows, 3 * n * saved.shape[2],
+            as_array(weights), as_array(vectors), *ctx.settings, as_array(saved),
             as_array(grad_readings), _flat(grad_final),
-            _flat(grads[0]), as_array(grads[1]), as_array(grads[2]),
+            _flat(grad_cells), as_array(grad_actions), as_array(grad_vectors),
         )  # fmt: skip
-        return *grads, None, None, None
+        return grad_cells, grad_actions, grad_vectors, None, None, None, None

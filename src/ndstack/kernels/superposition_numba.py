@@ -1,61 +1,88 @@
 """Compiled loops of the superposition stack (section 3.3.2), used by `superposition_cpu`.
 
-Each function works on the rows first..last-1 of its arrays, one row a stack. A stack of height h
-over vectors of size m is flat, h*m numbers, top first: number f of a cell has the same number of
-the cell above at f - m and of the cell below at f + m.
+A stack of height h over vectors of size m is flat, h*m numbers, top first: number f of a cell has
+the same number of the cell above at f - m and of the cell below at f + m. Weights are ordered
+(push, noop, pop); where actions are logits, the weights are their softmax.
 """
 
 import numba
 import numpy as np
 
+from ndstack.kernels.memory_numba import numbers
+
 _compiled = numba.njit(cache=True, nogil=True)
 _summing = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 
 
-@_summing
-def _dot(a, b, size):  # type: ignore[no-untyped-def]
-    total = a.dtype.type(0)
-    for f in range(size):
-        total += a[f] * b[f]
-    return total
+@_compiled
+def _softmax(logits, weights):  # type: ignore[no-untyped-def]
+    largest = max(logits[0], max(logits[1], logits[2]))
+    for a in range(3):
+        weights[a] = np.exp(logits[a] - largest)
+    total = weights[0] + weights[1] + weights[2]
+    for a in range(3):
+        weights[a] /= total
 
 
 @_compiled
-def _update(old, height, vector, push, noop, pop, new, new_height):  # type: ignore[no-untyped-def]
+def _softmax_backward(weights, grad):  # type: ignore[no-untyped-def]
+    """Turn the derivative by the weights into that by the logits, in place."""
+    mean = weights[0] * grad[0] + weights[1] * grad[1] + weights[2] * grad[2]
+    for a in range(3):
+        grad[a] = weights[a] * (grad[a] - mean)
+
+
+@_compiled
+def _update(old, height, vector, weights, new, new_height):  # type: ignore[no-untyped-def]
     """V_t[i] = push V_{t-1}[i-1] + noop V_{t-1}[i] + pop V_{t-1}[i+1], where V_{t-1}[0] is v_t."""
     m = vector.size
-    for f in range(m):
-        new[f] = push * vector[f]
-    for f in range(m, new_height * m):
-        new[f] = push * old[f - m]
-    for f in range(min(new_height, height) * m):
-        new[f] += noop * old[f]
-    for f in range(min(new_height, height - 1) * m):
-        new[f] += pop * old[f + m]
+    size, new_size = height * m, new_height * m
+    push, noop, pop = weights[0], weights[1], weights[2]
+    inner = max(min(new_size, size - m), m)
+    for f in range(m, inner):
+        new[f] = push * old[f - m] + noop * old[f] + pop * old[f + m]
+    for begin, end in ((0, m), (inner, new_size)):
+        for f in range(begin, end):
+            new[f] = push * (old[f - m] if f >= m else vector[f])
+            if f < size:
+                new[f] += noop * old[f]
+            if f + m < size:
+                new[f] += pop * old[f + m]
 
 
-@_compiled
+@_summing
 def _update_backward(  # type: ignore[no-untyped-def]
     old, height, vector, weights, grad_new, new_height, grad_old, grad_vector, grad_weights
 ):
-    """The adjoint of `_update`; weights are (push, noop, pop)."""
+    """The adjoint of `_update`."""
     m = vector.size
-    same = min(new_height, height) * m
-    below = max(min(new_height, height - 1), 0) * m
+    size, new_size = height * m, new_height * m
     push, noop, pop = weights[0], weights[1], weights[2]
+    grad_push = grad_noop = grad_pop = old.dtype.type(0)
+    inner = max(min(new_size, size) - m, m)
     for f in range(m):
         grad_vector[f] = push * grad_new[f]
-    for f in range(same):
-        grad_old[f] = noop * grad_new[f]
-    for f in range(same, height * m):
-        grad_old[f] = 0
-    for f in range(m, new_height * m):
-        grad_old[f - m] += push * grad_new[f]
-    for f in range(below):
-        grad_old[f + m] += pop * grad_new[f]
-    grad_weights[0] = _dot(grad_new, vector, m) + _dot(grad_new[m:], old, (new_height - 1) * m)
-    grad_weights[1] = _dot(grad_new, old, same)
-    grad_weights[2] = _dot(grad_new, old[m:], below)
+        grad_push += grad_new[f] * vector[f]
+    for f in range(m, inner):
+        grad_old[f] = push * grad_new[f + m] + noop * grad_new[f] + pop * grad_new[f - m]
+        grad_push += grad_new[f] * old[f - m]
+        grad_noop += grad_new[f] * old[f]
+        grad_pop += grad_new[f] * old[f + m]
+    for begin, end in ((0, m), (inner, max(new_size, size))):
+        for f in range(begin, end):
+            if m <= f < new_size:
+                grad_push += grad_new[f] * old[f - m]
+            if f < min(new_size, size):
+                grad_noop += grad_new[f] * old[f]
+            if f < min(new_size, size - m):
+                grad_pop += grad_new[f] * old[f + m]
+            if f < size:
+                grad_old[f] = push * grad_new[f + m] if f + m < new_size else 0
+                if f < new_size:
+                    grad_old[f] += noop * grad_new[f]
+                if m <= f < new_size + m:
+                    grad_old[f] += pop * grad_new[f - m]
+    grad_weights[0], grad_weights[1], grad_weights[2] = grad_push, grad_noop, grad_pop
 
 
 @_compiled
@@ -69,12 +96,15 @@ def _height(t, n, start, depth, only_readings):  # type: ignore[no-untyped-def]
 
 @_compiled
 def scan(  # type: ignore[no-untyped-def]
-    first, last, cells, weights, vectors, depth, only_readings, stride, readings, final, saved
-):
-    """All steps. Every `stride` steps the stack is copied to `saved`, if that has any room.
+    first, last, cells, actions, vectors, logits, depth, only_readings, stride,
+    weights, readings, final, saved,
+):  # fmt: skip
+    """All steps of the rows first..last-1, one row a stack.
 
-    Shapes: cells [N, start*m], weights [N, n, 3], vectors and readings [N, n, m], final
-    [N, end*m], saved [N, ceil(n/stride), most*m] or [N, 0, 0].
+    Every `stride` steps the stack is copied to `saved`, if that has any room.
+
+    Shapes: cells [N, start*m], actions and weights [N, n, 3], vectors and readings [N, n, m],
+    final [N, end*m], saved [N, ceil(n/stride), most*m] or [N, 0, 0].
     """
     n, m = vectors.shape[1:]
     start = cells.shape[1] // m
@@ -87,9 +117,12 @@ def scan(  # type: ignore[no-untyped-def]
         for t in range(n):
             if t % stride == 0 and saved.shape[1] > 0:
                 saved[row, t // stride, : height * m] = old[: height * m]
-            push, noop, pop = weights[row, t, 0], weights[row, t, 1], weights[row, t, 2]
+            if logits:
+                _softmax(actions[row, t], weights[row, t])
+            else:
+                weights[row, t] = actions[row, t]
             new_height = _height(t + 1, n, start, depth, only_readings)
-            _update(old, height, vectors[row, t], push, noop, pop, new, new_height)
+            _update(old, height, vectors[row, t], weights[row, t], new, new_height)
             old, new, height = new, old, new_height
             readings[row, t] = old[:m]
         final[row] = old[: final.shape[1]]
@@ -97,8 +130,8 @@ def scan(  # type: ignore[no-untyped-def]
 
 @_compiled
 def scan_backward(  # type: ignore[no-untyped-def]
-    first, last, weights, vectors, start, depth, only_readings, stride, saved,
-    grad_readings, grad_final, grad_cells, grad_weights, grad_vectors,
+    first, last, weights, vectors, logits, start, depth, only_readings, stride, saved,
+    grad_readings, grad_final, grad_cells, grad_actions, grad_vectors,
 ):  # fmt: skip
     """The adjoint of `scan`: the steps between two saved stacks are done again, then undone."""
     n, m = vectors.shape[1:]
@@ -113,10 +146,9 @@ def scan_backward(  # type: ignore[no-untyped-def]
             begin, end = part * stride, min((part + 1) * stride, n)
             stacks[0, :most] = saved[row, part]
             for t in range(begin, end - 1):
-                push, noop, pop = weights[row, t, 0], weights[row, t, 1], weights[row, t, 2]
                 _update(
                     stacks[t - begin], _height(t, n, start, depth, only_readings), vectors[row, t],
-                    push, noop, pop,
+                    weights[row, t],
                     stacks[t - begin + 1], _height(t + 1, n, start, depth, only_readings),
                 )  # fmt: skip
             for t in range(end - 1, begin - 1, -1):
@@ -126,8 +158,10 @@ def scan_backward(  # type: ignore[no-untyped-def]
                     stacks[t - begin], _height(t, n, start, depth, only_readings), vectors[row, t],
                     weights[row, t],
                     grad_new, _height(t + 1, n, start, depth, only_readings),
-                    grad_old, grad_vectors[row, t], grad_weights[row, t],
+                    grad_old, grad_vectors[row, t], grad_actions[row, t],
                 )  # fmt: skip
+                if logits:
+                    _softmax_backward(weights[row, t], grad_actions[row, t])
                 grad_old, grad_new = grad_new, grad_old
         kept = _height(0, n, start, depth, only_readings) * m
         grad_cells[row, :kept] = grad_new[:kept]
@@ -135,28 +169,64 @@ def scan_backward(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def step(first, last, cells, weights, vectors, new, readings):  # type: ignore[no-untyped-def]
-    """One step: cells [N, h*m], weights [N, 3], vectors and readings [N, m], new [N, h'*m]."""
-    m = vectors.shape[1]
-    height, new_height = cells.shape[1] // m, new.shape[1] // m
-    for row in range(first, last):
-        push, noop, pop = weights[row, 0], weights[row, 1], weights[row, 2]
-        _update(cells[row], height, vectors[row], push, noop, pop, new[row], new_height)
-        readings[row] = new[row, :m]
+def step(  # type: ignore[no-untyped-def]
+    kind, batch, stacks, height, new_height, m,
+    cells_at, actions_at, actions_stride, vectors_at, vectors_stride, reading_at, new_at,
+):  # fmt: skip
+    """One step from logits, on tensors given by their addresses.
+
+    Shapes: cells [batch, stacks, height, m], actions [batch, 3*stacks] and vectors
+    [batch, stacks*m], both with a stride between rows, reading [batch, stacks*m], new
+    [batch, stacks, new_height, m].
+    """
+    cells = numbers(cells_at, batch * stacks * height * m, kind)
+    actions = numbers(actions_at, batch * max(actions_stride, 3 * stacks), kind)
+    vectors = numbers(vectors_at, batch * max(vectors_stride, stacks * m), kind)
+    reading = numbers(reading_at, batch * stacks * m, kind)
+    new = numbers(new_at, batch * stacks * new_height * m, kind)
+    weights = np.empty(3, cells.dtype)
+    for row in range(batch * stacks):
+        b, g = divmod(row, stacks)
+        a, v = b * actions_stride + 3 * g, b * vectors_stride + m * g
+        _softmax(actions[a : a + 3], weights)
+        top = new[row * new_height * m : (row + 1) * new_height * m]
+        _update(cells[row * height * m :], height, vectors[v : v + m], weights, top, new_height)
+        reading[row * m : (row + 1) * m] = top[:m]
 
 
 @_compiled
 def step_backward(  # type: ignore[no-untyped-def]
-    first, last, cells, weights, vectors, grad_new, grad_reading,
-    grad_cells, grad_weights, grad_vectors,
+    kind, batch, stacks, height, new_height, m,
+    cells_at, actions_at, actions_stride, vectors_at, vectors_stride,
+    grad_reading_at, grad_reading_stride, grad_new_at, grad_cells_at, grad_actions_at,
+    grad_vectors_at,
 ):  # fmt: skip
-    """The adjoint of `step`; `grad_new` [N, h'*m] is scratch, changed here."""
-    m = vectors.shape[1]
-    height, new_height = cells.shape[1] // m, grad_new.shape[1] // m
-    for row in range(first, last):
-        for j in range(m):
-            grad_new[row, j] += grad_reading[row, j]
+    """The adjoint of `step`; an address of 0 in place of a derivative means zeros."""
+    rows, size, new_size = batch * stacks, height * m, new_height * m
+    cells = numbers(cells_at, rows * size, kind)
+    actions = numbers(actions_at, batch * max(actions_stride, 3 * stacks), kind)
+    vectors = numbers(vectors_at, batch * max(vectors_stride, stacks * m), kind)
+    reading = numbers(grad_reading_at, batch * max(grad_reading_stride, stacks * m), kind)
+    grad_new = numbers(grad_new_at, rows * new_size, kind)
+    grad_cells = numbers(grad_cells_at, rows * size, kind)
+    grad_actions = numbers(grad_actions_at, rows * 3, kind)
+    grad_vectors = numbers(grad_vectors_at, rows * m, kind)
+    weights = np.empty(3, cells.dtype)
+    grad = np.empty(new_size, cells.dtype)
+    for row in range(rows):
+        b, g = divmod(row, stacks)
+        a, v = b * actions_stride + 3 * g, b * vectors_stride + m * g
+        _softmax(actions[a : a + 3], weights)
+        if grad_new_at != 0:
+            grad[:] = grad_new[row * new_size : (row + 1) * new_size]
+        else:
+            grad[:] = 0
+        if grad_reading_at != 0:
+            for j in range(m):
+                grad[j] += reading[b * grad_reading_stride + m * g + j]
+        grad_weights = grad_actions[row * 3 : row * 3 + 3]
         _update_backward(
-            cells[row], height, vectors[row], weights[row], grad_new[row], new_height,
-            grad_cells[row], grad_vectors[row], grad_weights[row],
+            cells[row * size :], height, vectors[v : v + m], weights, grad, new_height,
+            grad_cells[row * size :], grad_vectors[row * m : (row + 1) * m], grad_weights,
         )  # fmt: skip
+        _softmax_backward(weights, grad_weights)

@@ -1,0 +1,286 @@
+"""The gradient of Lang's algorithm without logarithms, compiled: one step backward.
+
+Write G_t[i, a | b] for the derivative by log gamma[i, a -> t, b], divided by P_t[i, a | b], ab for
+the derivative by log alpha, gr for the part of it that comes from the reading p_t, and kappa for the
+derivative by the attention sum_a P_t[i, a | b]. With the weights WU, WR, CP, E and A of step t,
+
+    w[i, b]   = ab[t, b] + gr_b + kappa[i, b];   G_t[i, a | b] += w[i, b]
+    ab[i, a] += sum_b P_t[i, a | b] w[i, b]
+    dpush[a, b]    = G_t[t-1, a | b] WU[a, b]
+    dreplace[d, b] = WR[d, b] sum_{i, a} P_{t-1}[i, a | d] G_t[i, a | b]
+    B[r; k, u, y]  = E_b sum_{i < k, a} P_k[i, a | (u, y)] G_t[i, a | (r, y)]
+    dpop[d, r]     = CP[d, r] sum_{k, u, y} P_{t-1}[k, (u, y) | d] B[r; k, u, y]
+
+    G_{t-1}[. | d]           += sum_b WR[d, b] G_t[. | b]
+    G_{t-1}[k, (u, y) | d]   += sum_r CP[d, r] B[r; k, u, y]
+    G_k[. | (u, y)]          += sum_r E_b A[r; k, u, y] G_t[. | (r, y)]
+
+No division, and no case for alpha = 0: P is 0 there. The last three are not carried out at step t
+but gathered when step t-1, or step k, is reached: one sum of columns, `gather`. Only columns from
+before the first step of a call are added to at once, `scatter`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from ndstack.kernels.cpu_blocks import combine, dots
+from ndstack.kernels.cpu_forward import first_of, pop_weights
+from ndstack.kernels.cpu_simd import flags, lanes
+
+
+class Adjoint(NamedTuple):
+    """The derivatives that steps leave for earlier ones, for one sequence.
+
+    Attributes:
+        chart: [size], G.
+        alpha: [(times + 1) * K], ab, beginning with i = -1.
+    """
+
+    chart: np.ndarray
+    alpha: np.ndarray
+
+
+class Later(NamedTuple):
+    """What steps t+1 .. of the same call have computed, for `gather`.
+
+    Attributes:
+        wreplace: [K, K], WR of step t + 1.
+        wpop: [K * Q], CP of step t + 1.
+        back: [Q * room], B of step t + 1, from k = first(t+1) on, 32 zeros before each row.
+        used: E_b A[r; k, u, y] of all later steps, at used_at[k] + ((y (count_k) + (t - k - 2)) Q
+            + r) Q + u.
+        used_at: [times], the first place of k.
+        begin, end: the call's steps are begin + 1 .. end.
+    """
+
+    wreplace: np.ndarray
+    wpop: np.ndarray
+    back: np.ndarray
+    used: np.ndarray
+    used_at: np.ndarray
+    begin: int
+    end: int
+
+
+@njit(**flags)
+def _users(shape, k, end):  # type: ignore[no-untyped-def]
+    """How many steps up to `end` can uncover a symbol pushed before or at time k: t from k + 2."""
+    last = min(end, k + shape.band - 1) if shape.band > 0 else end
+    return max(0, last - k - 1)
+
+
+@njit(**flags)
+def make_later(shape, begin, end, like):  # type: ignore[no-untyped-def]
+    """A `Later` for a call of steps begin + 1 .. end."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    used_at = np.zeros(end + 2, np.int64)
+    for k in range(begin + 1, end + 1):
+        used_at[k + 1] = used_at[k] + _users(shape, k, end) * S * Q * Q
+    length = (shape.band if shape.band > 0 else end + 1) * K + 128
+    return Later(
+        np.zeros((K, K)),
+        np.zeros(K * Q, like.dtype),
+        np.zeros(Q * length, like.dtype),
+        np.zeros(used_at[end + 1], like.dtype),
+        used_at,
+        begin,
+        end,
+    )
+
+
+@njit(**flags)
+def gather(shape, adjoint, later, t, work):  # type: ignore[no-untyped-def]
+    """Add to G_t all that steps t+1, t+2, ... of the call say about it."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    G = adjoint.chart
+    step = 2 * lanes(G)
+    length = (t - first_of(shape, t)) * K
+    shift = K if shape.band > 0 else 0
+    users = _users(shape, t, later.end) if t > later.begin else 0
+    for tile in range((length + step - 1) // step):
+        far = ((tile + 1) * step - 1) // K - 1 if shape.band > 0 else users
+        work.counts[tile] = K + Q * min(users, far) if far >= 0 else 0
+    for y in range(S):
+        for b in range(K):
+            work.off[b] = shape.start[t + 1] + b * shape.stride[t + 1] - shift
+            for u in range(Q):
+                work.weights[b * Q + u] = later.wreplace[u * S + y, b]
+        for j in range(users):
+            place = shape.start[t + 2 + j] - (2 + j) * shift
+            for r in range(Q):
+                c = K + j * Q + r
+                work.off[c] = place + (r * S + y) * shape.stride[t + 2 + j]
+                at = later.used_at[t] + ((y * users + j) * Q + r) * Q
+                for u in range(Q):
+                    work.weights[c * Q + u] = later.used[at + u]
+        for u in range(Q):
+            work.pos[u] = shape.start[t] + (u * S + y) * shape.stride[t]
+        combine(G, work.off, work.weights, Q, 0, Q, work.counts, length, G, work.pos)
+    room = later.back.shape[0] // Q
+    for tile in range((length + step - 1) // step):
+        work.counts[tile] = Q if (tile + 1) * step > shift else 0
+    for r in range(Q):
+        work.off[r] = r * room + 32 - shift
+        for d in range(K):
+            work.weights[r * K + d] = later.wpop[d * Q + r]
+    for d in range(K):
+        work.pos[d] = shape.start[t] + d * shape.stride[t]
+    combine(later.back, work.off, work.weights, K, 0, K, work.counts, length, G, work.pos)
+
+
+@njit(**flags)
+def scatter(shape, adjoint, later, t, work, room):  # type: ignore[no-untyped-def]
+    """Add what step t says about G_k to it at once, for the k that are older than the call."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    G = adjoint.chart
+    step = 2 * lanes(G)
+    low = first_of(shape, t)
+    for k in range(max(low + 1, 0), min(later.begin, t - 2) + 1):
+        shift = (low - first_of(shape, k)) * K
+        length = (k - first_of(shape, k)) * K
+        for tile in range((length + step - 1) // step):
+            work.counts[tile] = Q if (tile + 1) * step > shift else 0
+        for y in range(S):
+            for r in range(Q):
+                work.off[r] = shape.start[t] + (r * S + y) * shape.stride[t] - shift
+                for u in range(Q):
+                    a = work.popped[r * room + (k - low) * K + u * S + y]
+                    work.weights[r * Q + u] = work.epop[r * S + y] * a
+                work.pos[r] = shape.start[k] + (r * S + y) * shape.stride[k]
+            combine(G, work.off, work.weights, Q, 0, Q, work.counts, length, G, work.pos)
+
+
+@njit(**flags)
+def spread_reading(shape, past, adjoint, t, grad_alpha, grad_attention):  # type: ignore[no-untyped-def]
+    """w: what the reading and the attention of time t say about G_t and ab.
+
+    Args:
+        grad_alpha: [K], gr.
+        grad_attention: [K, >= t + 1], kappa, beginning with i = -1; or empty.
+    """
+    K = shape.states * shape.symbols
+    low = first_of(shape, t)
+    G, P, alpha = adjoint.chart, past.chart, adjoint.alpha
+    for b in range(K):
+        place = shape.start[t] + b * shape.stride[t]
+        w = alpha[(t + 1) * K + b] + grad_alpha[b]
+        for i in range(max(low, -1), t):
+            x = G.dtype.type(w + grad_attention[b, i + 1] if grad_attention.size > 0 else w)
+            at = place + (i - low) * K
+            for a in range(K):
+                G[at + a] += x
+                alpha[(i + 1) * K + a] += P[at + a] * x
+
+
+@njit(**flags)
+def weights_again(shape, past, t, push, replace, pop, work):  # type: ignore[no-untyped-def]
+    """WU, WR, CP, E and A of step t, from what the forward pass left. Returns the room of A."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    room = pop_weights(shape, past, t, pop, work)
+    for b in range(K):
+        total = past.log_total[t, b]
+        alive = total > -math.inf
+        best = work.best_pop[b // S]
+        work.epop[b] = math.exp(best - total) if alive and best > -math.inf else 0.0
+        for d in range(K):
+            before = past.log_alpha[t - 1, d] - total
+            work.wpush[d, b] = math.exp(before + push[d * K + b]) if alive else 0.0
+            work.wreplace[d, b] = math.exp(before + replace[d * K + b]) if alive else 0.0
+    return room
+
+
+@njit(**flags)
+def _against_previous(shape, past, t, Y, pos, many, res, off):  # type: ignore[no-untyped-def]
+    """res[d * many + r] = sum over i < t-1 of P_{t-1}[i, a | d] Y[pos[r] + (i, a)]."""
+    K = shape.states * shape.symbols
+    low = first_of(shape, t)
+    length = (t - 1 - low) * K
+    place = shape.start[t - 1] + (low - first_of(shape, t - 1)) * K
+    quad = np.empty(4 * many, past.chart.dtype)
+    for d in range(0, K, 4):
+        for c in range(4):
+            off[c] = place + min(d + c, K - 1) * shape.stride[t - 1]
+        dots(past.chart, off, Y, pos, many, length, quad)
+        for c in range(min(4, K - d)):
+            for r in range(many):
+                res[(d + c) * many + r] = quad[4 * r + c]
+
+
+@njit(**flags)
+def uncovered(shape, past, adjoint, later, t, work, room):  # type: ignore[no-untyped-def]
+    """B of step t into `later.back`, and E_b A[r; k, u, y] into `later.used`."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    low = first_of(shape, t)
+    lowest = max(low + 1, 0)
+    wide = later.back.shape[0] // Q
+    later.back[:] = 0
+    quad = np.empty(4 * Q, past.chart.dtype)
+    for k in range(lowest - lowest % 4, t - 1, 4):
+        length = (min(k + 3, t - 2) - low) * K
+        for y in range(S):
+            for r in range(Q):
+                work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
+            for u in range(Q):
+                for c in range(4):
+                    place = shape.start[k + c] + (low - first_of(shape, k + c)) * K
+                    work.off[c] = place + (u * S + y) * shape.stride[k + c]
+                dots(past.chart, work.off, adjoint.chart, work.pos, Q, length, quad)
+                for c in range(max(0, lowest - k), min(4, t - 1 - k)):
+                    at = (k + c - low) * K + u * S + y
+                    for r in range(Q):
+                        scale = work.epop[r * S + y]
+                        later.back[r * wide + 32 + at] = scale * quad[4 * r + c]
+    for k in range(max(lowest, later.begin + 1), t - 1):
+        users = _users(shape, k, later.end)
+        for y in range(S):
+            at = later.used_at[k] + (y * users + t - k - 2) * Q * Q
+            for r in range(Q):
+                for u in range(Q):
+                    a = work.popped[r * room + (k - low) * K + u * S + y]
+                    later.used[at + r * Q + u] = work.epop[r * S + y] * a
+
+
+@njit(**flags)
+def retreat(  # type: ignore[no-untyped-def]
+    shape, past, adjoint, later, t, push, replace, pop, grad_alpha, grad_attention, grads, work
+):
+    """Step t of the gradient.
+
+    Args:
+        grads: where to write dpush [K * K], dreplace [K * K] and dpop [K * Q].
+    """
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    dpush, dreplace, dpop = grads
+    if t < later.end:
+        gather(shape, adjoint, later, t, work)
+    spread_reading(shape, past, adjoint, t, grad_alpha, grad_attention)
+    room = weights_again(shape, past, t, push, replace, pop, work)
+    for b in range(K):
+        work.pos[b] = shape.start[t] + b * shape.stride[t]
+        place = work.pos[b] + (t - 1 - first_of(shape, t)) * K
+        for a in range(K):
+            dpush[a * K + b] = adjoint.chart[place + a] * work.wpush[a, b]
+    _against_previous(shape, past, t, adjoint.chart, work.pos, K, dreplace, work.off)
+    for d in range(K):
+        for b in range(K):
+            dreplace[d * K + b] *= work.wreplace[d, b]
+    uncovered(shape, past, adjoint, later, t, work, room)
+    for r in range(Q):
+        work.pos[r] = r * (later.back.shape[0] // Q) + 32
+    _against_previous(shape, past, t, later.back, work.pos, Q, dpop, work.off)
+    for j in range(K * Q):
+        dpop[j] *= work.wpop[j]
+    scatter(shape, adjoint, later, t, work, room)
+    later.wreplace[:] = work.wreplace
+    later.wpop[:] = work.wpop

@@ -1,0 +1,161 @@
+"""The compiled backend as seen from torch: charts as tensors, and calls into the kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndstack.kernels import cpu_scan
+from ndstack.kernels.cpu_backward import Adjoint
+from ndstack.kernels.cpu_forward import Past, Shape
+from ndstack.kernels.layout import Layout, layout
+from ndstack.kernels.threads import share
+
+LIMITS = {torch.float32: math.log(1e-7), torch.float64: math.log(1e-13)}
+"""How much mass a chart may lose to underflow before it is not trusted, as a logarithm."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CpuChart:
+    """The charts of a batch; the batch is the first dimension of every tensor (see `Past`)."""
+
+    columns: Tensor
+    log_alpha: Tensor
+    log_total: Tensor
+    mass: Tensor
+    floor: Tensor
+    lost: Tensor
+    places: Layout
+    bottom_fix: bool
+
+    @classmethod
+    def empty(cls, batch: int, places: Layout, bottom_fix: bool, dtype: torch.dtype) -> Self:
+        """Charts with room for the times of the layout."""
+        times, kinds, band = places.times, places.kinds, places.band
+        double = torch.float64
+        return cls(
+            torch.zeros(batch, places.size, dtype=dtype),
+            torch.empty(batch, times, kinds, dtype=double),
+            torch.empty(batch, times, kinds, dtype=double),
+            torch.empty((batch, times, band + 1, kinds) if band else (batch, 0, 0, 0), dtype=double),
+            torch.empty(batch, times, kinds, dtype=double),
+            torch.empty(batch, kinds, dtype=double),
+            places,
+            bottom_fix,
+        )
+
+    def shape(self) -> Shape:
+        """For the kernels."""
+        at = self.places
+        return Shape(at.states, at.symbols, at.band, self.bottom_fix, at.start, at.stride)
+
+    def past(self) -> Past:
+        """For the kernels."""
+        bits = np.uint32 if self.columns.dtype == torch.float32 else np.uint64
+        return Past(
+            self.columns.numpy(),
+            self.log_alpha.numpy(),
+            self.log_total.numpy(),
+            self.mass.numpy(),
+            self.floor.numpy(),
+            self.lost.numpy(),
+            np.zeros((self.columns.shape[0], 1), bits),
+        )
+
+
+def forward(
+    chart: CpuChart, start: int, actions: tuple[Tensor, Tensor, Tensor], attend: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Steps start + 1, ..., written into the chart.
+
+    Args:
+        chart: holds the times up to `start`; if that is 0, it may be empty.
+        actions: push, replace, pop, [B, n, K * K], [B, n, K * K], [B, n, K * Q], of the chart's
+            dtype.
+        attend: whether to compute the attention.
+
+    Returns:
+        Readings [B, n, K], attention [B, n, K, start + n + 1] or empty, and which sequences can be
+        trusted [B].
+    """
+    push = actions[0]
+    batch, steps = push.shape[:2]
+    kinds = chart.places.kinds
+    reading = push.new_zeros(batch, steps, kinds)
+    attention = push.new_zeros((batch, steps, kinds, start + steps + 1) if attend else (0, 0, 0, 0))
+    ok = np.zeros(batch, np.bool_)
+    shape, past = chart.shape(), chart.past()
+    given = [action.detach().contiguous().numpy() for action in actions]
+    limit = LIMITS[chart.columns.dtype]
+
+    def work(lo: int, hi: int) -> None:
+        cpu_scan.forward(
+            shape, past, lo, hi, start, *given, reading.numpy(), attention.numpy(), ok, limit
+        )
+
+    share(batch, work, cost(chart.places, start, steps) * batch)
+    return reading, attention, torch.from_numpy(ok)
+
+
+def cost(places: Layout, start: int, steps: int) -> float:
+    """About how many multiply-adds one sequence takes."""
+    span = places.band or start + steps
+    each = places.states * places.kinds**2
+    return steps * each * (span**2 / 2 if places.band or start else span**2 / 6 + span)
+
+
+def backward(
+    chart: CpuChart,
+    start: int,
+    actions: tuple[Tensor, ...],
+    outputs: tuple[Tensor, Tensor],
+    grad_outputs: tuple[Tensor, Tensor],
+    carried: tuple[Tensor, Tensor] | None,
+) -> tuple[Tensor, ...]:
+    """The derivatives by the actions of `forward`.
+
+    Args:
+        carried: the derivatives by the chart's columns [B, size] and by log alpha [B, (times + 1)
+            K], which are changed in place; None if there are none and none are wanted.
+    """
+    batch, steps = actions[0].shape[:2]
+    shape, past = chart.shape(), chart.past()
+    grads = tuple(torch.zeros_like(action) for action in actions)
+
+    def arrays(tensors: tuple[Tensor, ...]) -> tuple[Any, ...]:
+        return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
+
+    given, shown, received, written = map(arrays, (actions, outputs, grad_outputs, grads))
+    ends = (chart.places.times + 1) * chart.places.kinds
+
+    def work(lo: int, hi: int) -> None:
+        zeros = chart.columns.new_zeros
+        own = carried or (zeros(1, chart.places.size), zeros(1, ends))
+        cpu_scan.backward(
+            shape,
+            past,
+            Adjoint(*(tensor.numpy() for tensor in own)),
+            carried is not None,
+            lo,
+            hi,
+            start,
+            given,
+            shown,
+            received,
+            written,
+        )
+
+    share(batch, work, 2 * cost(chart.places, start, steps) * batch)
+    return grads
+
+
+def fresh(batch: int, steps: int, states: int, symbols: int, window: int | None, fix: bool,
+          dtype: torch.dtype) -> CpuChart:
+    """Empty charts for whole sequences."""
+    band = 0 if window is None or window > steps else window
+    return CpuChart.empty(batch, layout(states, symbols, steps + 1, band), fix, dtype)

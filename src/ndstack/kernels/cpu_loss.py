@@ -1,0 +1,129 @@
+"""A bound on what underflow can cost, kept beside the compiled forward pass.
+
+Only numbers inside a column can underflow. Where a product of a positive weight and the smallest
+positive number of a column is below the smallest normal number, the runs behind it may be lost; up
+to that number for each place of a column. From then on
+
+    lost_t[b] = ( sum_a lost_{t-1}[a] (e^{push[a, b]} + e^{replace[a, b]})
+                  + sum_d lost_{t-1}[d] e^{pop[d, r]} ) / (total weight of step t)
+
+bounds the mass of lost runs at b: a run that is lost stays lost, whatever it pushes, and what a
+pop uncovers is not known, so it counts for every y. All this is done in logarithms, and only once
+something may be lost, which is rare.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from ndstack.kernels.cpu_simd import flags
+
+
+@njit(**flags)
+def find_floors(shape, past, t):  # type: ignore[no-untyped-def]
+    """The smallest positive number of each column of time t; infinity if there is none.
+
+    Positive floats are ordered like the integers with the same bits; subtracting one in unsigned
+    arithmetic makes zero the largest of all.
+    """
+    K = shape.states * shape.symbols
+    bits = past.chart.view(past.cell.dtype)
+    count = shape.band if shape.band > 0 else t + 1
+    one = past.cell.dtype.type(1)
+    for b in range(K):
+        place = shape.start[t] + b * shape.stride[t]
+        least = bits[place] - one
+        for j in range(count * K):
+            least = min(least, bits[place + j] - one)
+        past.cell[0] = least + one
+        found = past.cell.view(past.chart.dtype)[0]
+        past.floor[t, b] = found if found > 0 else math.inf
+
+
+@njit(**flags)
+def _pop_may_lose(shape, past, t, r, pop, work, tiny):  # type: ignore[no-untyped-def]
+    """Whether a term of A[r; ...] may have underflowed."""
+    Q = shape.states
+    for d in range(Q * shape.symbols):
+        x = past.log_alpha[t - 1, d] + pop[d * Q + r]
+        if x > -math.inf and math.exp(x - work.best_pop[r]) * past.floor[t - 1, d] < tiny:
+            return True
+    return False
+
+
+@njit(**flags)
+def _column_may_lose(shape, past, t, r, y, push, replace, work, room, tiny):  # type: ignore[no-untyped-def]
+    """Whether a term of the column (t, (r, y)) may have underflowed."""
+    Q, S = shape.states, shape.symbols
+    K, b = Q * S, r * S + y
+    low = t - shape.band if shape.band > 0 else -1
+    for d in range(K):
+        before = past.log_alpha[t - 1, d]
+        if before + push[d * K + b] > -math.inf and work.wpush[d, b] < tiny:
+            return True
+        x = work.wreplace[d, b] * past.floor[t - 1, d]
+        if before + replace[d * K + b] > -math.inf and x < tiny:
+            return True
+    scale = work.epop[b]
+    for k in range(max(low + 1, 0), t - 1):
+        for u in range(Q):
+            a = work.popped[r * room + (k - low) * K + u * S + y]
+            if a > 0 and scale * a * past.floor[k, u * S + y] < tiny:
+                return True
+    return False
+
+
+@njit(**flags)
+def _log_sum(values):  # type: ignore[no-untyped-def]
+    best = values.max()
+    return best + math.log(np.exp(values - best).sum()) if best > -math.inf else -math.inf
+
+
+@njit(**flags)
+def _inherited(shape, past, r, y, push, replace, pop, terms):  # type: ignore[no-untyped-def]
+    """The log weight at (r, y) of runs that were lost before."""
+    Q, K = shape.states, shape.states * shape.symbols
+    b = r * shape.symbols + y
+    for d in range(K):
+        terms[d] = past.lost[d] + push[d * K + b]
+        terms[K + d] = past.lost[d] + replace[d * K + b]
+        terms[2 * K + d] = past.lost[d] + pop[d * Q + r]
+    return _log_sum(terms)
+
+
+@njit(**flags)
+def lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit):  # type: ignore[no-untyped-def]
+    """Update `past.lost`. Returns False if more than e^limit of all mass may be lost."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    tiny = float(np.finfo(past.chart.dtype).tiny)
+    fresh = math.log(tiny) + math.log((t + 1.0) * K)
+    new = np.full(K, -math.inf)
+    any_new = False
+    for r in range(Q):
+        popped = _pop_may_lose(shape, past, t, r, pop, work, tiny)
+        for y in range(S):
+            b = r * S + y
+            if popped:
+                new[b] = fresh + work.best_pop[r]
+            if past.log_total[t, b] > -math.inf and _column_may_lose(
+                shape, past, t, r, y, push, replace, work, room, tiny
+            ):
+                new[b] = np.logaddexp(new[b], fresh + past.log_total[t, b])
+            any_new |= new[b] > -math.inf
+    if not any_new and past.lost.max() == -math.inf:
+        return True
+    terms = np.empty(3 * K)
+    for r in range(Q):
+        for y in range(S):
+            old = _inherited(shape, past, r, y, push, replace, pop, terms)
+            if old > -math.inf:
+                b = r * S + y
+                new[b] = np.logaddexp(new[b], old) if new[b] > -math.inf else old
+    if norm == -math.inf:
+        return new.max() == -math.inf
+    past.lost[:] = new - norm
+    return _log_sum(past.lost) <= limit

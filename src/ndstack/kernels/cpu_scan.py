@@ -1,0 +1,133 @@
+"""Compiled scans over given actions: parts of a batch, steps begin + 1 .. end, there and back."""
+
+from __future__ import annotations
+
+
+import numpy as np
+from numba import njit
+
+from ndstack.kernels.cpu_backward import Adjoint, gather, make_later, retreat
+from ndstack.kernels.cpu_forward import Past, advance, attend, begin, room
+from ndstack.kernels.cpu_simd import flags
+
+
+@njit(**flags)
+def past_of(past, b):  # type: ignore[no-untyped-def]
+    """The `Past` of one sequence of a batch."""
+    return Past(
+        past.chart[b],
+        past.log_alpha[b],
+        past.log_total[b],
+        past.mass[b],
+        past.floor[b],
+        past.lost[b],
+        past.cell[b],
+    )
+
+
+@njit(**flags)
+def forward(shape, past, lo, hi, start, push, replace, pop, reading, attention, ok, limit):  # type: ignore[no-untyped-def]
+    """Sequences lo .. hi - 1 of a batch, from the chart of time `start` on.
+
+    Args:
+        push, replace, pop: [B, n, K * K], [B, n, K * K], [B, n, K * Q].
+        reading: [B, n, K], to be written.
+        attention: [B, n, K, start + n + 1], to be written; or empty.
+        ok: [B], whether the mass lost to underflow stayed below e^limit; to be written.
+    """
+    work = room(shape, start + push.shape[1] + 1, past.chart)
+    for b in range(lo, hi):
+        own = past_of(past, b)
+        if start == 0:
+            begin(shape, own)
+        ok[b] = True
+        for n in range(push.shape[1]):
+            t = start + n + 1
+            if not advance(shape, own, t, push[b, n], replace[b, n], pop[b, n], work, limit):
+                ok[b] = False
+                break
+            reading[b, n] = np.exp(own.log_alpha[t])
+            if attention.size > 0:
+                attend(shape, own, t, attention[b, n])
+
+
+@njit(**flags)
+def reading_gradient(reading, grad, attention, grad_attention, out):  # type: ignore[no-untyped-def]
+    """out_b: the derivative by log alpha[t, b], through the reading and the attention of time t.
+
+    p_b = alpha_b / sum alpha, and the attention is divided by alpha_b.
+    """
+    K = reading.shape[0]
+    mean = 0.0
+    for b in range(K):
+        mean += reading[b] * grad[b]
+    for b in range(K):
+        out[b] = reading[b] * (grad[b] - mean)
+        if grad_attention.size > 0:
+            for i in range(grad_attention.shape[1]):
+                out[b] -= grad_attention[b, i] * attention[b, i]
+
+
+@njit(**flags)
+def backward(  # type: ignore[no-untyped-def]
+    shape,
+    past,
+    adjoint,
+    carried,
+    lo,
+    hi,
+    start,
+    actions,
+    outputs,
+    grad_outputs,
+    grads,
+):
+    """The gradient of `forward`.
+
+    Args:
+        adjoint: for a batch; rows lo .. hi - 1 are used if the state is carried, else row 0.
+        carried: whether the derivatives by the chart of time `start` are wanted too.
+        actions: push, replace, pop.
+        outputs: reading, attention.
+        grad_outputs: likewise.
+        grads: dpush, dreplace, dpop, to be written.
+    """
+    push, replace, pop = actions
+    dpush, dreplace, dpop = grads
+    reading, attention = outputs
+    greading, gattention = grad_outputs
+    steps = push.shape[1]
+    work = room(shape, start + steps + 1, past.chart)
+    grad_alpha = np.zeros(reading.shape[2])
+    none = np.zeros((0, 0), attention.dtype)
+    for b in range(lo, hi):
+        row = b if carried else 0
+        own = past_of(past, b)
+        back = Adjoint(adjoint.chart[row], adjoint.alpha[row])
+        if not carried:
+            back.chart[:] = 0
+            back.alpha[:] = 0
+        later = make_later(shape, start, start + steps, past.chart)
+        for n in range(steps - 1, -1, -1):
+            t = start + n + 1
+            att = attention[b, n] if gattention.size > 0 else none
+            gatt = gattention[b, n] if gattention.size > 0 else none
+            reading_gradient(reading[b, n], greading[b, n], att, gatt, grad_alpha)
+            retreat(
+                shape,
+                own,
+                back,
+                later,
+                t,
+                push[b, n],
+                replace[b, n],
+                pop[b, n],
+                grad_alpha,
+                gatt,
+                (dpush[b, n], dreplace[b, n], dpop[b, n]),
+                work,
+            )
+        if carried:
+            gather(shape, back, later, start, work)
+
+

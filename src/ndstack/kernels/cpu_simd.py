@@ -1,0 +1,159 @@
+"""Vectors as values in numba code: load, spread, multiply-add, store, sum.
+
+The cubic part of Lang's algorithm is bound by multiply-adds only if sums stay in registers, which
+loops over arrays do not promise. With these operations a kernel says what is in a register. LLVM
+splits a vector into as many registers as the machine needs, so the code runs anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
+from numba.core import types
+from numba.core.cgutils import create_struct_proxy
+from numba.extending import intrinsic, models, register_model
+
+BYTES = 64 if "avx512f" in get_host_cpu_features() else 32
+"""The size of a vector: one register of the widest kind, or two on machines with small ones."""
+
+flags = {
+    "nogil": True,
+    "cache": True,
+    "boundscheck": False,
+    "error_model": "numpy",
+    "fastmath": {"contract", "reassoc", "nsz", "arcp"},
+}
+"""How the kernels are compiled. Infinities keep their meaning: no `ninf`, no `nnan`."""
+
+
+class Vector(types.Type):  # type: ignore[misc]
+    """The numba type of a vector of float32 or float64."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        super().__init__(name=f"Vector({dtype})")
+
+    @property
+    def lanes(self) -> int:
+        """How many numbers it holds."""
+        return int(BYTES * 8 // self.dtype.bitwidth)
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
+        element = ir.FloatType() if fe_type.dtype.bitwidth == 32 else ir.DoubleType()
+        super().__init__(dmm, fe_type, ir.VectorType(element, fe_type.lanes))
+
+
+def _address(context: Any, builder: Any, array_type: Any, array: Any, place: Any) -> Any:
+    """The address of array[place]."""
+    struct = create_struct_proxy(array_type)(context, builder, value=array)
+    return builder.gep(struct.data, [place])
+
+
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, place: Any) -> Any:
+    """The address of array[place], as an address of vectors."""
+    address = _address(context, builder, array_type, array, place)
+    vector = context.get_value_type(Vector(array_type.dtype))
+    return builder.bitcast(address, vector.as_pointer())
+
+
+def _declare(builder: Any, name: str, vector: Any, signature: Any) -> Any:
+    """One of LLVM's own functions on vectors."""
+    bits = 32 if vector.element == ir.FloatType() else 64
+    full = f"{name}.v{vector.count}f{bits}"
+    known = builder.module.globals.get(full)
+    return known if known is not None else ir.Function(builder.module, signature, full)
+
+
+@intrinsic
+def load(typingctx: Any, array: Any, place: Any) -> Any:
+    """The vector that starts at array[place]; the array is one-dimensional and contiguous."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _pointer(context, builder, signature.args[0], *args)
+        value = builder.load(pointer)
+        value.align = signature.args[0].dtype.bitwidth // 8
+        return value
+
+    return Vector(array.dtype)(array, types.intp), codegen
+
+
+@intrinsic
+def store(typingctx: Any, array: Any, place: Any, vector: Any) -> Any:
+    """Write the vector to array[place:]."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
+        instruction = builder.store(args[2], pointer)
+        instruction.align = signature.args[0].dtype.bitwidth // 8
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, vector), codegen
+
+
+@intrinsic
+def spread(typingctx: Any, array: Any, place: Any) -> Any:
+    """The number array[place] in every lane."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array_type = signature.args[0]
+        number = builder.load(_address(context, builder, array_type, *args))
+        vector = context.get_value_type(Vector(array_type.dtype))
+        first = builder.insert_element(
+            ir.Constant(vector, ir.Undefined), number, ir.Constant(ir.IntType(32), 0)
+        )
+        lanes = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None)
+        return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), lanes)
+
+    return Vector(array.dtype)(array, types.intp), codegen
+
+
+@intrinsic
+def fma(typingctx: Any, left: Any, right: Any, total: Any) -> Any:
+    """left * right + total, rounded once."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = args[0].type
+        function = _declare(builder, "llvm.fma", kind, ir.FunctionType(kind, [kind] * 3))
+        return builder.call(function, args)
+
+    return left(left, right, total), codegen
+
+
+@intrinsic
+def total(typingctx: Any, vector: Any) -> Any:
+    """The sum of the lanes."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = args[0].type
+        signature = ir.FunctionType(kind.element, [kind.element, kind])
+        function = _declare(builder, "llvm.vector.reduce.fadd", kind, signature)
+        start = ir.Constant(kind.element, 0.0)
+        return builder.call(function, [start, args[0]], fastmath=("reassoc",))
+
+    return vector.dtype(vector), codegen
+
+
+@intrinsic
+def zeros(typingctx: Any, array: Any) -> Any:
+    """A vector of zeros, of the array's dtype."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = context.get_value_type(Vector(signature.args[0].dtype))
+        return ir.Constant(vector, None)
+
+    return Vector(array.dtype)(array), codegen
+
+
+@intrinsic
+def lanes(typingctx: Any, array: Any) -> Any:
+    """How many numbers a vector of the array's dtype holds."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.get_constant(types.intp, Vector(signature.args[0].dtype).lanes)
+
+    return types.intp(array), codegen
