@@ -1,5 +1,6 @@
 """The stratification stack over whole sequences (section 3.3.1)."""
 
+import torch
 from torch import Tensor
 
 from ndstack.functional.checks import check_sequences
@@ -29,5 +30,6 @@ def stratification(push: Tensor, pop: Tensor, vectors: Tensor) -> Tensor:
         [B, n, m].
     """
     check_sequences({"push": push, "pop": pop}, vectors)
-    readings, _ = kernel.scan(push[:, :0], push, pop, vectors)
+    actions = torch.stack([push, pop], dim=-1)
+    readings, _ = kernel.scan(push[:, :0], actions, vectors)
     return readings

@@ -44,7 +44,7 @@ class CpuChart:
             torch.empty(batch, times, kinds, dtype=double),
             torch.empty((batch, times, band + 1, kinds) if band else (batch, 0, 0, 0), dtype=double),
             torch.empty(batch, times, kinds, dtype=double),
-            torch.empty(batch, kinds, dtype=double),
+            torch.empty(batch, kinds + 1, dtype=double),
             places,
             bottom_fix,
         )
@@ -56,7 +56,6 @@ class CpuChart:
 
     def past(self) -> Past:
         """For the kernels."""
-        bits = np.uint32 if self.columns.dtype == torch.float32 else np.uint64
         return Past(
             self.columns.numpy(),
             self.log_alpha.numpy(),
@@ -64,7 +63,6 @@ class CpuChart:
             self.mass.numpy(),
             self.floor.numpy(),
             self.lost.numpy(),
-            np.zeros((self.columns.shape[0], 1), bits),
         )
 
 

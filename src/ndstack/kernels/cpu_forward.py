@@ -28,7 +28,7 @@ import numpy as np
 from numba import njit
 
 from ndstack.kernels.cpu_blocks import combine
-from ndstack.kernels.cpu_loss import find_floors, lost_mass
+from ndstack.kernels.cpu_loss import find_floors, log_sum, lost_mass, nothing_lost
 from ndstack.kernels.cpu_simd import flags, lanes
 
 
@@ -52,8 +52,8 @@ class Past(NamedTuple):
         log_total: [times, K], log alpha[t] before normalisation, given normalised alpha[t-1].
         mass: [times, D + 1, K], the mass of a column from its j-th i on; empty without a window.
         floor: [times, K], the smallest positive number of a column.
-        lost: [K], log of a bound on the mass of runs lost to underflow; float64.
-        cell: [1], room for the bits of a number of the chart.
+        lost: [K + 1], log of a bound on the mass of runs lost to underflow, and the smallest
+            positive number of the whole chart; float64.
     """
 
     chart: np.ndarray
@@ -62,7 +62,6 @@ class Past(NamedTuple):
     mass: np.ndarray
     floor: np.ndarray
     lost: np.ndarray
-    cell: np.ndarray
 
 
 class Work(NamedTuple):
@@ -73,6 +72,8 @@ class Work(NamedTuple):
     best_pop: np.ndarray  # [Q]
     wpop: np.ndarray  # [K * Q]
     epop: np.ndarray  # [K]
+    kept: np.ndarray  # [K]
+    uncovered: np.ndarray  # [K]
     popped: np.ndarray  # [Q * length], A
     off: np.ndarray
     weights: np.ndarray
@@ -93,6 +94,8 @@ def room(shape, times, like):  # type: ignore[no-untyped-def]
         np.zeros(Q),
         np.zeros(K * Q, like.dtype),
         np.zeros(K),
+        np.zeros(K),
+        np.zeros(K),
         np.zeros(Q * length, like.dtype),
         np.zeros(streams, np.int64),
         np.zeros(streams * max(Q, K), like.dtype),
@@ -101,18 +104,41 @@ def room(shape, times, like):  # type: ignore[no-untyped-def]
     )
 
 
-@njit(**flags)
+@njit(inline="always", **flags)
 def first_of(shape, t):  # type: ignore[no-untyped-def]
     """The i at which the columns of time t begin."""
     return t - shape.band if shape.band > 0 else -1
 
 
 @njit(**flags)
-def kept(shape, past, k, low, b):  # type: ignore[no-untyped-def]
-    """The mass of column (k, b) from i = low on."""
-    if shape.band > 0:
-        return past.mass[k, low - (k - shape.band), b]
-    return 1.0 if k > 0 or shape.fix else 0.0
+def find_kept(shape, past, t, work, room):  # type: ignore[no-untyped-def]
+    """kept_{t-1}[d], and the mass that a pop into state r uncovers: sum_{k, u} A kept_k."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    low = first_of(shape, t)
+    band = shape.band
+    popped, mass, uncovered = work.popped, past.mass, work.uncovered
+    sums = np.zeros(K)
+    for d in range(K):
+        if band > 0:
+            work.kept[d] = mass[t - 1, 1, d]
+        else:
+            work.kept[d] = 1.0 if t > 1 or shape.fix else 0.0
+    lowest = max(low + 1, 0 if band > 0 or shape.fix else 1)
+    for r in range(Q):
+        sums[:] = 0.0
+        for k in range(lowest, t - 1):
+            at = r * room + (k - low) * K
+            if band > 0:
+                for c in range(K):
+                    sums[c] += popped[at + c] * mass[k, low - (k - band), c]
+            else:
+                for c in range(K):
+                    sums[c] += popped[at + c]
+        for y in range(S):
+            uncovered[r * S + y] = 0.0
+            for u in range(Q):
+                uncovered[r * S + y] += sums[u * S + y]
 
 
 @njit(**flags)
@@ -145,66 +171,52 @@ def pop_weights(shape, past, t, pop, work):  # type: ignore[no-untyped-def]
 
 
 @njit(**flags)
-def totals(shape, past, t, push, replace, work, room):  # type: ignore[no-untyped-def]
+def totals(shape, past, t, push, replace, work):  # type: ignore[no-untyped-def]
     """log alpha[t], normalised and not, and the weights of push, replace and pop."""
-    Q, S = shape.states, shape.symbols
-    K = Q * S
-    low = first_of(shape, t)
-    before = past.log_alpha[t - 1]
-    for r in range(Q):
-        for y in range(S):
-            b = r * S + y
-            mass = 0.0
-            for k in range(max(low + 1, 0), t - 1):
-                for u in range(Q):
-                    a = work.popped[r * room + (k - low) * K + u * S + y]
-                    mass += a * kept(shape, past, k, low, u * S + y)
-            best = work.best_pop[r] + math.log(mass) if mass > 0 else -math.inf
-            for d in range(K):
-                best = max(best, before[d] + push[d * K + b])
-                if kept(shape, past, t - 1, low, d) > 0:
-                    best = max(best, before[d] + replace[d * K + b])
-            total = 0.0
-            if best > -math.inf:
-                for d in range(K):
-                    x = math.exp(before[d] + push[d * K + b] - best)
-                    work.wpush[d, b] = x
-                    share = kept(shape, past, t - 1, low, d)
-                    z = math.exp(before[d] + replace[d * K + b] - best) if share > 0 else 0.0
-                    work.wreplace[d, b] = z
-                    total += x + z * share
-                x = math.exp(work.best_pop[r] - best) if mass > 0 else 0.0
-                work.epop[b] = x
-                total += x * mass
-                past.log_total[t, b] = best + math.log(total)
-                for d in range(K):
-                    work.wpush[d, b] /= total
-                    work.wreplace[d, b] /= total
-                work.epop[b] /= total
-            else:
-                work.wpush[:, b] = 0.0
-                work.wreplace[:, b] = 0.0
-                work.epop[b] = 0.0
-                past.log_total[t, b] = -math.inf
-    best = past.log_total[t].max()
-    if best == -math.inf:
-        past.log_alpha[t] = -math.inf
-        return -math.inf
-    norm = best + math.log(np.exp(past.log_total[t] - best).sum())
-    past.log_alpha[t] = past.log_total[t] - norm
+    K = shape.states * shape.symbols
+    wpush, wreplace, epop, share = work.wpush, work.wreplace, work.epop, work.kept
+    before, after = past.log_alpha[t - 1], past.log_total[t]
+    for b in range(K):
+        mass, top = work.uncovered[b], work.best_pop[b // shape.symbols]
+        best = top + math.log(mass) if mass > 0 else -math.inf
+        for d in range(K):
+            best = max(best, before[d] + push[d * K + b])
+            if share[d] > 0:
+                best = max(best, before[d] + replace[d * K + b])
+        after[b] = best
+        if best == -math.inf:
+            wpush[:, b] = 0.0
+            wreplace[:, b] = 0.0
+            epop[b] = 0.0
+            continue
+        epop[b] = math.exp(top - best) if mass > 0 else 0.0
+        total = epop[b] * mass
+        for d in range(K):
+            wpush[d, b] = math.exp(before[d] + push[d * K + b] - best)
+            wreplace[d, b] = math.exp(before[d] + replace[d * K + b] - best)
+            wreplace[d, b] *= 1.0 if share[d] > 0 else 0.0
+            total += wpush[d, b] + wreplace[d, b] * share[d]
+        after[b] += math.log(total)
+        epop[b] /= total
+        for d in range(K):
+            wpush[d, b] /= total
+            wreplace[d, b] /= total
+    norm = log_sum(after)
+    past.log_alpha[t] = after - (norm if norm > -math.inf else 0.0)
     return norm
 
 
 @njit(**flags)
 def columns(shape, past, t, work, room):  # type: ignore[no-untyped-def]
-    """P_t, the cubic part."""
+    """P_t, the cubic part. Returns the smallest positive weight of an uncovered column."""
     Q, S = shape.states, shape.symbols
     K = Q * S
-    P = past.chart
+    P, popped, epop, weights = past.chart, work.popped, work.epop, work.weights
     low = first_of(shape, t)
     lowest = max(low + 1, 0)
     length = (t - 1 - low) * K
     step = 2 * lanes(P)
+    least = math.inf
     for tile in range((length + step - 1) // step):
         known = t - 1 - max(lowest, low + tile * step // K + 1)
         work.counts[tile] = K + Q * max(known, 0)
@@ -221,8 +233,11 @@ def columns(shape, past, t, work, room):  # type: ignore[no-untyped-def]
             for u in range(Q):
                 work.off[c] = place + (u * S + y) * shape.stride[k]
                 for r in range(Q):
-                    a = work.popped[r * room + (k - low) * K + u * S + y]
-                    work.weights[c * Q + r] = work.epop[r * S + y] * a
+                    a = popped[r * room + (k - low) * K + u * S + y]
+                    w = epop[r * S + y] * a
+                    weights[c * Q + r] = w
+                    if a > 0 and w < least:
+                        least = w
                 c += 1
         for r in range(Q):
             work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
@@ -231,6 +246,7 @@ def columns(shape, past, t, work, room):  # type: ignore[no-untyped-def]
         place = shape.start[t] + b * shape.stride[t] + length
         for a in range(K):
             P[place + a] = work.wpush[a, b]
+    return least
 
 
 @njit(**flags)
@@ -254,12 +270,20 @@ def advance(shape, past, t, push, replace, pop, work, limit):  # type: ignore[no
     Args:
         push, replace, pop: [K * K], [K * K], [K * Q], log weights.
     """
+    K = shape.states * shape.symbols
     room = pop_weights(shape, past, t, pop, work)
-    norm = totals(shape, past, t, push, replace, work, room)
-    columns(shape, past, t, work, room)
+    find_kept(shape, past, t, work, room)
+    norm = totals(shape, past, t, push, replace, work)
+    least = columns(shape, past, t, work, room)
     if shape.band > 0:
         masses(shape, past, t)
+    floor = past.lost[K]
     find_floors(shape, past, t)
+    past.lost[K] = min(floor, past.floor[t].min())
+    if past.lost[:K].max() == -math.inf and nothing_lost(
+        shape, past, t, push, replace, pop, work, least, floor
+    ):
+        return True
     return lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit)
 
 
@@ -269,12 +293,13 @@ def begin(shape, past):  # type: ignore[no-untyped-def]
     K = shape.states * shape.symbols
     past.log_alpha[0] = -math.inf
     past.log_alpha[0, 0] = 0.0
-    past.lost[:] = -math.inf
+    past.lost[:K] = -math.inf
     if shape.fix:
         past.chart[shape.start[0] + (-1 - first_of(shape, 0)) * K] = 1
     if shape.band > 0:
         masses(shape, past, 0)
     find_floors(shape, past, 0)
+    past.lost[K] = past.floor[0].min()
 
 
 @njit(**flags)

@@ -19,28 +19,52 @@ import math
 import numpy as np
 from numba import njit
 
-from ndstack.kernels.cpu_simd import flags
+from ndstack.kernels.cpu_simd import flags, lanes, least_positive, load, store
 
 
 @njit(**flags)
 def find_floors(shape, past, t):  # type: ignore[no-untyped-def]
-    """The smallest positive number of each column of time t; infinity if there is none.
-
-    Positive floats are ordered like the integers with the same bits; subtracting one in unsigned
-    arithmetic makes zero the largest of all.
-    """
+    """The smallest positive number of each column of time t; infinity if there is none."""
     K = shape.states * shape.symbols
-    bits = past.chart.view(past.cell.dtype)
-    count = shape.band if shape.band > 0 else t + 1
-    one = past.cell.dtype.type(1)
+    P = past.chart
+    length = (shape.band if shape.band > 0 else t + 1) * K
+    width = lanes(P)
+    cell = np.full(width, math.inf, P.dtype)
     for b in range(K):
         place = shape.start[t] + b * shape.stride[t]
-        least = bits[place] - one
-        for j in range(count * K):
-            least = min(least, bits[place + j] - one)
-        past.cell[0] = least + one
-        found = past.cell.view(past.chart.dtype)[0]
-        past.floor[t, b] = found if found > 0 else math.inf
+        cell[:] = math.inf
+        least = load(cell, 0)
+        for j in range(0, length, width):
+            least = least_positive(least, load(P, place + j))
+        store(cell, 0, least)
+        past.floor[t, b] = cell.min()
+
+
+@njit(**flags)
+def nothing_lost(shape, past, t, push, replace, pop, work, least, floor):  # type: ignore[no-untyped-def]
+    """A quick test: True if no product of step t can have underflowed.
+
+    Args:
+        least: the smallest weight of a column that a pop has uncovered.
+        floor: the smallest positive number of the chart before step t.
+    """
+    Q, K = shape.states, shape.states * shape.symbols
+    before, after = past.log_alpha[t - 1], past.log_total[t]
+    tiny = float(np.finfo(past.chart.dtype).tiny)
+    bound = math.log(tiny) - math.log(min(floor, 1.0))
+    fine = least * min(floor, 1.0) >= tiny
+    for d in range(K):
+        if before[d] == -math.inf:
+            continue
+        for r in range(Q):
+            x = before[d] + pop[d * Q + r]
+            fine &= x == -math.inf or x - work.best_pop[r] > bound
+        for b in range(K):
+            x = before[d] + push[d * K + b]
+            fine &= x == -math.inf or x - after[b] > bound
+            x = before[d] + replace[d * K + b]
+            fine &= x == -math.inf or x - after[b] > bound
+    return fine
 
 
 @njit(**flags)
@@ -77,7 +101,8 @@ def _column_may_lose(shape, past, t, r, y, push, replace, work, room, tiny):  # 
 
 
 @njit(**flags)
-def _log_sum(values):  # type: ignore[no-untyped-def]
+def log_sum(values):  # type: ignore[no-untyped-def]
+    """log sum exp, of nothing but zeros too."""
     best = values.max()
     return best + math.log(np.exp(values - best).sum()) if best > -math.inf else -math.inf
 
@@ -91,12 +116,15 @@ def _inherited(shape, past, r, y, push, replace, pop, terms):  # type: ignore[no
         terms[d] = past.lost[d] + push[d * K + b]
         terms[K + d] = past.lost[d] + replace[d * K + b]
         terms[2 * K + d] = past.lost[d] + pop[d * Q + r]
-    return _log_sum(terms)
+    return log_sum(terms)
 
 
 @njit(**flags)
 def lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit):  # type: ignore[no-untyped-def]
-    """Update `past.lost`. Returns False if more than e^limit of all mass may be lost."""
+    """Update `past.lost`. Returns False if more than e^limit of all mass may be lost.
+
+    Slow and exact; not needed where `nothing_lost` and nothing was lost before.
+    """
     Q, S = shape.states, shape.symbols
     K = Q * S
     tiny = float(np.finfo(past.chart.dtype).tiny)
@@ -114,7 +142,7 @@ def lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit):  # t
             ):
                 new[b] = np.logaddexp(new[b], fresh + past.log_total[t, b])
             any_new |= new[b] > -math.inf
-    if not any_new and past.lost.max() == -math.inf:
+    if not any_new and past.lost[:K].max() == -math.inf:
         return True
     terms = np.empty(3 * K)
     for r in range(Q):
@@ -125,5 +153,5 @@ def lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit):  # t
                 new[b] = np.logaddexp(new[b], old) if new[b] > -math.inf else old
     if norm == -math.inf:
         return new.max() == -math.inf
-    past.lost[:] = new - norm
-    return _log_sum(past.lost) <= limit
+    past.lost[:K] = new - norm
+    return log_sum(past.lost[:K]) <= limit

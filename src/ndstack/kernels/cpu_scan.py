@@ -21,7 +21,6 @@ def past_of(past, b):  # type: ignore[no-untyped-def]
         past.mass[b],
         past.floor[b],
         past.lost[b],
-        past.cell[b],
     )
 
 

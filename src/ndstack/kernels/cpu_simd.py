@@ -139,6 +139,18 @@ def total(typingctx: Any, vector: Any) -> Any:
 
 
 @intrinsic
+def least_positive(typingctx: Any, left: Any, right: Any) -> Any:
+    """In each lane the smaller of two numbers, where `right` counts only if it is positive."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        positive = builder.fcmp_ordered(">", args[1], ir.Constant(args[1].type, None))
+        smaller = builder.fcmp_ordered("<", args[1], args[0])
+        return builder.select(builder.and_(positive, smaller), args[1], args[0])
+
+    return left(left, right), codegen
+
+
+@intrinsic
 def zeros(typingctx: Any, array: Any) -> Any:
     """A vector of zeros, of the array's dtype."""
 

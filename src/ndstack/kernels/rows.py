@@ -47,3 +47,14 @@ def as_array(tensor: Tensor) -> Any:
 def with_stride(tensor: Tensor) -> Tensor:
     """The same numbers, each row in one piece, the rows not necessarily one after the other."""
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+def locate(actions: Tensor, vectors: Tensor | None, logits: int) -> tuple[int, int, int, int]:
+    """Address of and stride between the rows of the actions, and the same for the vectors.
+
+    Without vectors, the numbers that follow the logits in each row of the actions stand for them.
+    """
+    actions_at, stride = actions.data_ptr(), actions.stride(0)
+    if vectors is None:
+        return actions_at, stride, actions_at + logits * actions.element_size(), stride
+    return actions_at, stride, vectors.data_ptr(), vectors.stride(0)

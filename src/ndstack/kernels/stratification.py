@@ -24,49 +24,53 @@ def reading_weights(strengths: Tensor) -> Tensor:
     return torch.minimum(strengths, torch.relu(1 - _above(strengths)))
 
 
-def step(
-    strengths: Tensor, vectors: Tensor, push: Tensor, pop: Tensor, vector: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def step(elements: Tensor, actions: Tensor, vectors: Tensor | None) -> tuple[Tensor, Tensor]:
     """One step.
 
     Args:
-        strengths: [N, k], bottom first.
-        vectors: [N, k, m].
-        push: [N], the strength of the new element.
-        pop: [N], how much to remove first.
-        vector: [N, m], the new element.
+        elements: [B, k, 1+m], bottom first, each a strength and then a vector.
+        actions: [B, 2], logits: push and pop.
+        vectors: [B, m], pushed. If None, the actions are [B, 2+m], and tanh of what follows the
+            logits is pushed.
 
     Returns:
-        The reading [N, m], the new strengths [N, k+1] and vectors [N, k+1, m].
+        The readings [B, m], and the new elements [B, k+1, 1+m].
     """
-    if _compilable(vector):
+    if _compilable(elements):
         from ndstack.kernels import stratification_cpu
 
-        return stratification_cpu.step(strengths, vectors, push, pop, vector)
-    strengths = update(strengths, push, pop)
-    vectors = torch.cat([vectors, vector[:, None]], dim=1)
-    return (reading_weights(strengths)[:, None] @ vectors)[:, 0], strengths, vectors
+        return stratification_cpu.step(elements, actions, vectors)
+    if vectors is None:
+        actions, vectors = actions[:, :2], actions[:, 2:].tanh()
+    push, pop = actions.sigmoid().unbind(1)
+    strengths = update(elements[:, :, 0], push, pop)
+    all_vectors = torch.cat([elements[:, :, 1:], vectors[:, None]], dim=1)
+    reading = (reading_weights(strengths)[:, None] @ all_vectors)[:, 0]
+    return reading, torch.cat([strengths[:, :, None], all_vectors], dim=2)
 
 
-def scan(strengths: Tensor, push: Tensor, pop: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+def scan(
+    strengths: Tensor, actions: Tensor, vectors: Tensor, *, logits: bool = False
+) -> tuple[Tensor, Tensor]:
     """A whole sequence of steps.
 
     Args:
         strengths: [N, k], of the elements to start from.
-        push: [N, n].
-        pop: [N, n].
+        actions: [N, n, 2]: push and pop.
         vectors: [N, k+n, m], of the first elements and then of those pushed.
+        logits: the actions are logits, to be turned into weights by a sigmoid.
 
     Returns:
         The readings [N, n, m], and the strengths after the last step, [N, k+n].
     """
-    n = push.shape[1]
+    n = actions.shape[1]
     if n == 0:
         return vectors[:, :0], strengths
     if _compilable(vectors):
         from ndstack.kernels import stratification_cpu
 
-        return stratification_cpu.scan(strengths, push, pop, vectors)
+        return stratification_cpu.scan(strengths, actions, vectors, logits)
+    push, pop = (actions.sigmoid() if logits else actions).unbind(2)
     weights = []
     for t in range(n):
         strengths = update(strengths, push[:, t], pop[:, t])

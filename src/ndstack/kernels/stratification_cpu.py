@@ -7,112 +7,104 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ndstack.kernels import stratification_numba as compiled
-from ndstack.kernels.rows import as_array, over_rows
+from ndstack.kernels.memory_numba import KIND
+from ndstack.kernels.rows import as_array, locate, over_rows, with_stride
 
 
-def step(
-    strengths: Tensor, vectors: Tensor, push: Tensor, pop: Tensor, vector: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def step(elements: Tensor, actions: Tensor, vectors: Tensor | None) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.stratification.step`."""
-    reading, new_strengths, new_vectors = _Step.apply(strengths, vectors, push, pop, vector)  # type: ignore[no-untyped-call]
-    return reading, new_strengths, new_vectors
+    return _Step.apply(elements, actions, vectors)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def scan(strengths: Tensor, push: Tensor, pop: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+def scan(
+    strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool
+) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.stratification.scan`."""
-    readings, final = _Scan.apply(strengths, push, pop, vectors)  # type: ignore[no-untyped-call]
-    return readings, final
-
-
-def _forward(
-    strengths: Tensor, push: Tensor, pop: Tensor, vectors: Tensor
-) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
-    """Readings, last strengths, and what the way back needs."""
-    (rows, n), (_, total, m) = push.shape, vectors.shape
-    readings, final = vectors.new_empty(rows, n, m), vectors.new_empty(rows, total)
-    parents = torch.empty(rows, total, dtype=torch.int32)
-    kept, befores = vectors.new_empty(rows, total), vectors.new_empty(rows, n)
-    outputs = (readings, final, parents, kept, befores)
-    over_rows(
-        compiled.scan, rows, n * m * 8,
-        as_array(strengths), as_array(push), as_array(pop), as_array(vectors),
-        *map(as_array, outputs),
-    )  # fmt: skip
-    return readings, final, (parents, kept, befores)
-
-
-def _backward(
-    pop: Tensor,
-    vectors: Tensor,
-    record: tuple[Tensor, Tensor, Tensor],
-    grad_readings: Tensor,
-    grad_final: Tensor,
-    grad_vectors: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The derivatives by strengths, push and pop; those by vectors are added to `grad_vectors`."""
-    (rows, n), (_, total, m) = pop.shape, vectors.shape
-    grads = pop.new_empty(rows, total - n), pop.new_empty(rows, n), pop.new_empty(rows, n)
-    over_rows(
-        compiled.scan_backward, rows, n * m * 16,
-        as_array(pop), as_array(vectors), *map(as_array, record),
-        as_array(grad_readings), as_array(grad_final), *map(as_array, grads),
-        as_array(grad_vectors),
-    )  # fmt: skip
-    return grads
+    return _Scan.apply(strengths, actions, vectors, logits)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, strengths: Tensor, push: Tensor, pop: Tensor, vectors: Tensor
+        ctx: Any, strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool
     ) -> tuple[Tensor, Tensor]:
-        readings, final, record = _forward(strengths, push, pop, vectors)
-        ctx.save_for_backward(pop, vectors, *record)
+        (rows, n, _), (_, total, m) = actions.shape, vectors.shape
+        readings, final = vectors.new_empty(rows, n, m), vectors.new_empty(rows, total)
+        weights = vectors.new_empty(rows, n, 2)
+        parents = torch.empty(rows, total, dtype=torch.int32)
+        kept, befores = vectors.new_empty(rows, total), vectors.new_empty(rows, n)
+        outputs = (weights, readings, final, parents, kept, befores)
+        over_rows(
+            compiled.scan, rows, n * m * 8, as_array(strengths), as_array(actions),
+            as_array(vectors), logits, *map(as_array, outputs),
+        )  # fmt: skip
+        ctx.save_for_backward(weights, vectors, parents, kept, befores)
+        ctx.logits = logits
         return readings, final
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_readings: Tensor, grad_final: Tensor) -> Any:
-        pop, vectors, *record = ctx.saved_tensors
+        weights, vectors, *record = ctx.saved_tensors
+        (rows, n, _), (_, total, m) = weights.shape, vectors.shape
+        grad_strengths, grad_actions = weights.new_empty(rows, total - n), torch.empty_like(weights)
         grad_vectors = vectors.new_zeros(vectors.shape)
-        grads = _backward(pop, vectors, tuple(record), grad_readings, grad_final, grad_vectors)
-        return *grads, grad_vectors
+        over_rows(
+            compiled.scan_backward, rows, n * m * 16, as_array(weights), as_array(vectors),
+            ctx.logits, *map(as_array, record), as_array(grad_readings), as_array(grad_final),
+            as_array(grad_strengths), as_array(grad_actions), as_array(grad_vectors),
+        )  # fmt: skip
+        return grad_strengths, grad_actions, grad_vectors, None
 
 
 class _Step(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, strengths: Tensor, vectors: Tensor, push: Tensor, pop: Tensor, vector: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        pop = pop[:, None]
-        vectors = torch.cat([vectors, vector[:, None]], dim=1)
-        readings, final, record = _forward(strengths, push[:, None], pop, vectors)
-        ctx.save_for_backward(pop, vectors, *record)
-        ctx.set_materialize_grads(False)
-        return readings[:, 0], final, vectors
+    """A step. Without vectors, `actions` holds them too, after the logits and not yet squashed."""
 
     @staticmethod
-    @once_differentiable
-    def backward(
-        ctx: Any,
-        grad_reading: Tensor | None,
-        grad_final: Tensor | None,
-        grad_vectors: Tensor | None,
-    ) -> Any:
-        pop, vectors, *record = ctx.saved_tensors
-        rows, total, m = vectors.shape
-        if grad_reading is None:
-            grad_reading = vectors.new_zeros(rows, m)
-        if grad_final is None:
-            grad_final = vectors.new_zeros(rows, total)
-        if grad_vectors is None:
-            grad_vectors = vectors.new_zeros(vectors.shape)
-        else:
-            grad_vectors = grad_vectors.clone(memory_format=torch.contiguous_format)
-        grad_strengths, grad_push, grad_pop = _backward(
-            pop, vectors, tuple(record), grad_reading[:, None], grad_final, grad_vectors
-        )
-        return (
-            grad_strengths, grad_vectors[:, :-1], grad_push[:, 0], grad_pop[:, 0],
-            grad_vectors[:, -1],
+    def forward(
+        ctx: Any, elements: Tensor, actions: Tensor, vectors: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        elements, actions = elements.contiguous(), with_stride(actions)
+        vectors = vectors if vectors is None else with_stride(vectors)
+        batch, k, width = elements.shape
+        new = elements.new_empty((batch, k + 1, width))
+        reading = elements.new_empty((batch, width - 1))
+        compiled.step(
+            KIND[elements.dtype], batch, k, width - 1, vectors is None,
+            elements.data_ptr(), *locate(actions, vectors, 2), reading.data_ptr(), new.data_ptr(),
         )  # fmt: skip
+        ctx.save_for_backward(elements, actions, new)
+        ctx.set_materialize_grads(False)
+        ctx.squash = vectors is None
+        return reading, new
+
+    @staticmethod
+    def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
+        if torch.is_grad_enabled():
+            return _undo_step_once(ctx, grad_reading, grad_new)
+        return _undo_step(ctx, grad_reading, grad_new)
+
+
+def _undo_step(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
+    elements, actions, new = ctx.saved_tensors
+    batch, k, width = elements.shape
+    grad_elements = elements.new_empty(elements.shape)
+    grad_actions = elements.new_empty(actions.shape)
+    grad_vectors = None if ctx.squash else elements.new_empty((batch, width - 1))
+    reading_at = reading_stride = new_at = 0
+    if grad_reading is not None:
+        grad_reading = with_stride(grad_reading)
+        reading_at, reading_stride = grad_reading.data_ptr(), grad_reading.stride(0)
+    if grad_new is not None:
+        grad_new = grad_new.contiguous()
+        new_at = grad_new.data_ptr()
+    compiled.step_backward(
+        KIND[elements.dtype], batch, k, width - 1, ctx.squash,
+        elements.data_ptr(), actions.data_ptr(), actions.stride(0), new.data_ptr(),
+        reading_at, reading_stride, new_at,
+        grad_elements.data_ptr(), *locate(grad_actions, grad_vectors, 2),
+    )  # fmt: skip
+    return grad_elements, grad_actions, grad_vectors
+
+
+_undo_step_once = once_differentiable(_undo_step)

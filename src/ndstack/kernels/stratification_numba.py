@@ -13,6 +13,8 @@ At a tie max(0, x) has derivative 0 and min(a, b) gives half to each, as `torch.
 import numba
 import numpy as np
 
+from ndstack.kernels.memory_numba import numbers
+
 _compiled = numba.njit(cache=True, nogil=True)
 _summing = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 
@@ -123,22 +125,32 @@ def _load(strengths, parent, strength):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def scan(  # type: ignore[no-untyped-def]
-    first, last, strengths, push, pop, vectors, readings, final, parents, kept, befores
-):
-    """All steps.
+def _sigmoid(x):  # type: ignore[no-untyped-def]
+    one = type(x)(1)
+    return one / (one + np.exp(-x))
 
-    Shapes: strengths [N, k], push, pop and befores [N, n], vectors [N, k+n, m], readings
-    [N, n, m], final, parents and kept [N, k+n].
+
+@_compiled
+def scan(  # type: ignore[no-untyped-def]
+    first, last, strengths, actions, vectors, logits,
+    weights, readings, final, parents, kept, befores,
+):  # fmt: skip
+    """All steps of the rows first..last-1, one row a stack.
+
+    Shapes: strengths [N, k], actions and weights (push, pop) [N, n, 2], vectors [N, k+n, m],
+    readings [N, n, m], final, parents and kept [N, k+n], befores [N, n].
     """
-    start, n = strengths.shape[1], push.shape[1]
+    start, n = strengths.shape[1], actions.shape[1]
     for row in range(first, last):
         parent, strength = parents[row], kept[row]
         top = _load(strengths[row], parent, strength)
         for t in range(n):
-            top, befores[row, t] = _pop(pop[row, t], top, parent, strength)
+            for a in range(2):
+                action = actions[row, t, a]
+                weights[row, t, a] = _sigmoid(action) if logits else action
+            top, befores[row, t] = _pop(weights[row, t, 1], top, parent, strength)
             i = start + t
-            parent[i], strength[i] = top, push[row, t]
+            parent[i], strength[i] = top, weights[row, t, 0]
             top = i
             _read(top, parent, strength, vectors[row], readings[row, t])
         final[row] = 0
@@ -149,11 +161,11 @@ def scan(  # type: ignore[no-untyped-def]
 
 @_compiled
 def scan_backward(  # type: ignore[no-untyped-def]
-    first, last, pop, vectors, parents, kept, befores, grad_readings, grad_final,
-    grad_strengths, grad_push, grad_pop, grad_vectors,
+    first, last, weights, vectors, logits, parents, kept, befores, grad_readings, grad_final,
+    grad_strengths, grad_actions, grad_vectors,
 ):  # fmt: skip
     """The adjoint of `scan`, added to `grad_vectors`; the rest is overwritten."""
-    n = pop.shape[1]
+    n = weights.shape[1]
     start = vectors.shape[1] - n
     strength = np.empty(start + n, vectors.dtype)
     grad = np.empty(start + n, vectors.dtype)
@@ -166,13 +178,102 @@ def scan_backward(  # type: ignore[no-untyped-def]
             _read_backward(
                 i, parent, strength, vectors[row], grad_readings[row, t], grad, grad_vectors[row]
             )
-            grad_push[row, t] = grad[i]
-            top = i - 1 if i > 0 else -1
-            grad_pop[row, t] = _pop_backward(
-                pop[row, t], top, parent[i], befores[row, t], parent, strength, grad
+            grad_actions[row, t, 0] = grad[i]
+            grad_actions[row, t, 1] = _pop_backward(
+                weights[row, t, 1], i - 1, parent[i], befores[row, t], parent, strength, grad
             )
+            if logits:
+                for a in range(2):
+                    grad_actions[row, t, a] *= weights[row, t, a] * (1 - weights[row, t, a])
         grad_strengths[row] = 0
         i = start - 1
         while i >= 0:
             grad_strengths[row, i] = grad[i]
+            i = parent[i]
+
+
+@_compiled
+def _squashed(values, squash, vector):  # type: ignore[no-untyped-def]
+    """The vector to push, squashed or as given."""
+    for j in range(vector.size):
+        vector[j] = np.tanh(values[j]) if squash else values[j]
+
+
+@_compiled
+def step(  # type: ignore[no-untyped-def]
+    kind, batch, k, m, squash,
+    elements_at, actions_at, actions_stride, pushed_at, pushed_stride, reading_at, new_at,
+):  # fmt: skip
+    """One step from logits, on tensors given by their addresses.
+
+    Shapes: elements [batch, k, 1+m], each a strength and a vector; actions [batch, 2] and pushed
+    [batch, m], both with a stride between rows; reading [batch, m], new [batch, k+1, 1+m]. If
+    `squash`, tanh of `pushed` is pushed.
+    """
+    elements = numbers(elements_at, batch * k * (1 + m), kind).reshape(batch, k, 1 + m)
+    actions = numbers(actions_at, batch * max(actions_stride, 2), kind)
+    pushed = numbers(pushed_at, batch * max(pushed_stride, m), kind)
+    readings = numbers(reading_at, batch * m, kind).reshape(batch, m)
+    new = numbers(new_at, batch * (k + 1) * (1 + m), kind).reshape(batch, k + 1, 1 + m)
+    parent, strength = np.empty(k + 1, np.int32), np.empty(k + 1, elements.dtype)
+    for b in range(batch):
+        new[b, :k] = elements[b]
+        new[b, :, 0] = 0
+        top = _load(elements[b, :, 0], parent, strength)
+        parent[k], _ = _pop(_sigmoid(actions[b * actions_stride + 1]), top, parent, strength)
+        strength[k] = _sigmoid(actions[b * actions_stride])
+        _squashed(pushed[b * pushed_stride :], squash, new[b, k, 1:])
+        _read(k, parent, strength, new[b, :, 1:], readings[b])
+        i = k
+        while i >= 0:
+            new[b, i, 0] = strength[i]
+            i = parent[i]
+
+
+@_compiled
+def step_backward(  # type: ignore[no-untyped-def]
+    kind, batch, k, m, squash,
+    elements_at, actions_at, actions_stride, new_at,
+    grad_reading_at, grad_reading_stride, grad_new_at,
+    grad_elements_at, grad_actions_at, grad_actions_stride, grad_pushed_at, grad_pushed_stride,
+):  # fmt: skip
+    """The adjoint of `step`; an address of 0 in place of a derivative means zeros."""
+    elements = numbers(elements_at, batch * k * (1 + m), kind).reshape(batch, k, 1 + m)
+    actions = numbers(actions_at, batch * max(actions_stride, 2), kind)
+    new = numbers(new_at, batch * (k + 1) * (1 + m), kind).reshape(batch, k + 1, 1 + m)
+    grad_readings = numbers(grad_reading_at, batch * max(grad_reading_stride, m), kind)
+    grad_new = numbers(grad_new_at, new.size, kind).reshape(batch, k + 1, 1 + m)
+    grad_elements = numbers(grad_elements_at, elements.size, kind).reshape(batch, k, 1 + m)
+    grad_actions = numbers(grad_actions_at, batch * grad_actions_stride, kind)
+    grad_pushed = numbers(grad_pushed_at, batch * grad_pushed_stride, kind)
+    parent, strength = np.empty(k + 1, np.int32), np.empty(k + 1, elements.dtype)
+    grad = np.empty((k + 1, 1 + m), elements.dtype)
+    for b in range(batch):
+        if grad_new_at != 0:
+            grad[:] = grad_new[b]
+        else:
+            grad[:] = 0
+        top = _load(elements[b, :, 0], parent, strength)
+        pop = _sigmoid(actions[b * actions_stride + 1])
+        parent[k], before = _pop(pop, top, parent, strength)
+        strength[k] = new[b, k, 0]
+        grad_strength, grad_vectors = grad[:, 0], grad[:, 1:]
+        if grad_reading_at != 0:
+            grad_reading = grad_readings[b * grad_reading_stride : b * grad_reading_stride + m]
+            _read_backward(
+                k, parent, strength, new[b, :, 1:], grad_reading, grad_strength, grad_vectors
+            )
+        at = b * grad_actions_stride
+        grad_actions[at] = grad_strength[k] * strength[k] * (1 - strength[k])
+        grad_actions[at + 1] = pop * (1 - pop) * _pop_backward(
+            pop, k - 1, parent[k], before, parent, strength, grad_strength
+        )  # fmt: skip
+        for j in range(m):
+            slope = 1 - new[b, k, 1 + j] ** 2 if squash else 1
+            grad_pushed[b * grad_pushed_stride + j] = grad_vectors[k, j] * slope
+        grad_elements[b] = grad[:k]
+        grad_elements[b, :, 0] = 0
+        i = k - 1
+        while i >= 0:
+            grad_elements[b, i, 0] = grad_strength[i]
             i = parent[i]

@@ -36,14 +36,15 @@ def update(cells: Tensor, weights: Tensor, vectors: Tensor, depth: int | None) -
 
 
 def step(
-    cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None
+    cells: Tensor, actions: Tensor, vectors: Tensor | None, depth: int | None
 ) -> tuple[Tensor, Tensor]:
     """One step of G stacks side by side, each with actions of its own.
 
     Args:
         cells: [B, G, h, m].
         actions: [B, 3*G], logits: (push, noop, pop) for each stack in turn.
-        vectors: [B, G*m], pushed.
+        vectors: [B, G*m], pushed. If None, the actions are [B, 3*G + G*m], and the sigmoids of
+            what follows the logits are pushed.
         depth: the greatest number of cells to keep, or None.
 
     Returns:
@@ -54,6 +55,8 @@ def step(
 
         return superposition_cpu.step(cells, actions, vectors, depth)
     batch, stacks, _, m = cells.shape
+    if vectors is None:
+        actions, vectors = actions[:, : 3 * stacks], actions[:, 3 * stacks :].sigmoid()
     weights = actions.reshape(batch * stacks, 3).softmax(-1)
     new = update(cells.flatten(0, 1), weights, vectors.reshape(batch * stacks, m), depth)
     return new[:, 0].reshape(batch, stacks * m), new.reshape(batch, stacks, new.shape[1], m)

@@ -13,13 +13,13 @@ from torch.autograd.function import once_differentiable
 
 from ndstack.kernels import superposition_numba as compiled
 from ndstack.kernels.memory_numba import KIND
-from ndstack.kernels.rows import as_array, over_rows, with_stride
+from ndstack.kernels.rows import as_array, locate, over_rows, with_stride
 
 _NO_LIMIT = 2**62
 
 
 def step(
-    cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None
+    cells: Tensor, actions: Tensor, vectors: Tensor | None, depth: int | None
 ) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.superposition.step`."""
     return _Step.apply(cells, actions, vectors, depth or _NO_LIMIT)  # type: ignore[no-any-return, no-untyped-call]
@@ -45,35 +45,41 @@ def _flat(tensor: Tensor) -> Any:
 
 
 class _Step(torch.autograd.Function):
+    """A step. Without vectors, `actions` holds them too, after the logits and not yet squashed."""
+
     @staticmethod
     def forward(
-        ctx: Any, cells: Tensor, actions: Tensor, vectors: Tensor, depth: int
+        ctx: Any, cells: Tensor, actions: Tensor, vectors: Tensor | None, depth: int
     ) -> tuple[Tensor, Tensor]:
-        cells, actions, vectors = cells.contiguous(), with_stride(actions), with_stride(vectors)
+        cells, actions = cells.contiguous(), with_stride(actions)
+        vectors = vectors if vectors is None else with_stride(vectors)
         batch, stacks, height, m = cells.shape
-        new = cells.new_empty(batch, stacks, min(height + 1, depth), m)
-        reading = cells.new_empty(batch, stacks * m)
+        new_height = min(height + 1, depth)
+        new = cells.new_empty((batch, stacks, new_height, m))
+        reading = cells.new_empty((batch, stacks * m))
         compiled.step(
-            KIND[cells.dtype], batch, stacks, height, new.shape[2], m,
-            cells.data_ptr(), actions.data_ptr(), actions.stride(0),
-            vectors.data_ptr(), vectors.stride(0), reading.data_ptr(), new.data_ptr(),
+            KIND[cells.dtype], batch, stacks, height, new_height, m, vectors is None,
+            cells.data_ptr(), *locate(actions, vectors, 3 * stacks),
+            reading.data_ptr(), new.data_ptr(),
         )  # fmt: skip
         ctx.save_for_backward(cells, actions, vectors)
         ctx.set_materialize_grads(False)
-        ctx.new_height = new.shape[2]
+        ctx.new_height = new_height
         return reading, new
 
     @staticmethod
     def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
-        undo = _undo_step_once if torch.is_grad_enabled() else _undo_step
-        return undo(ctx, grad_reading, grad_new)
+        if torch.is_grad_enabled():
+            return _undo_step_once(ctx, grad_reading, grad_new)
+        return _undo_step(ctx, grad_reading, grad_new)
 
 
 def _undo_step(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
     cells, actions, vectors = ctx.saved_tensors
     batch, stacks, height, m = cells.shape
     grad_cells = cells.new_empty(cells.shape)
-    grad_actions, grad_vectors = cells.new_empty(actions.shape), cells.new_empty(vectors.shape)
+    grad_actions = cells.new_empty(actions.shape)
+    grad_vectors = None if vectors is None else cells.new_empty(vectors.shape)
     reading_at = reading_stride = new_at = 0
     if grad_reading is not None:
         grad_reading = with_stride(grad_reading)
@@ -82,10 +88,10 @@ def _undo_step(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -
         grad_new = grad_new.contiguous()
         new_at = grad_new.data_ptr()
     compiled.step_backward(
-        KIND[cells.dtype], batch, stacks, height, ctx.new_height, m,
-        cells.data_ptr(), actions.data_ptr(), actions.stride(0),
-        vectors.data_ptr(), vectors.stride(0), reading_at, reading_stride, new_at,
-        grad_cells.data_ptr(), grad_actions.data_ptr(), grad_vectors.data_ptr(),
+        KIND[cells.dtype], batch, stacks, height, ctx.new_height, m, vectors is None,
+        cells.data_ptr(), *locate(actions, vectors, 3 * stacks),
+        reading_at, reading_stride, new_at,
+        grad_cells.data_ptr(), *locate(grad_actions, grad_vectors, 3 * stacks),
     )  # fmt: skip
     return grad_cells, grad_actions, grad_vectors, None
 

@@ -39,8 +39,9 @@ def _update(old, height, vector, weights, new, new_height):  # type: ignore[no-u
     size, new_size = height * m, new_height * m
     push, noop, pop = weights[0], weights[1], weights[2]
     inner = max(min(new_size, size - m), m)
-    for f in range(m, inner):
-        new[f] = push * old[f - m] + noop * old[f] + pop * old[f + m]
+    inside, here, below = new[m:], old[m:], old[2 * m :]
+    for f in range(inner - m):
+        inside[f] = push * old[f] + noop * here[f] + pop * below[f]
     for begin, end in ((0, m), (inner, new_size)):
         for f in range(begin, end):
             new[f] = push * (old[f - m] if f >= m else vector[f])
@@ -63,11 +64,13 @@ def _update_backward(  # type: ignore[no-untyped-def]
     for f in range(m):
         grad_vector[f] = push * grad_new[f]
         grad_push += grad_new[f] * vector[f]
-    for f in range(m, inner):
-        grad_old[f] = push * grad_new[f + m] + noop * grad_new[f] + pop * grad_new[f - m]
-        grad_push += grad_new[f] * old[f - m]
-        grad_noop += grad_new[f] * old[f]
-        grad_pop += grad_new[f] * old[f + m]
+    inside, here, below = grad_old[m:], old[m:], old[2 * m :]
+    grad_here, grad_below = grad_new[m:], grad_new[2 * m :]
+    for f in range(inner - m):
+        inside[f] = push * grad_below[f] + noop * grad_here[f] + pop * grad_new[f]
+        grad_push += grad_here[f] * old[f]
+        grad_noop += grad_here[f] * here[f]
+        grad_pop += grad_here[f] * below[f]
     for begin, end in ((0, m), (inner, max(new_size, size))):
         for f in range(begin, end):
             if m <= f < new_size:
@@ -169,64 +172,78 @@ def scan_backward(  # type: ignore[no-untyped-def]
 
 
 @_compiled
+def _pushed(values, squash, vector):  # type: ignore[no-untyped-def]
+    """The vector to push, squashed or as given."""
+    for j in range(vector.size):
+        vector[j] = 1 / (1 + np.exp(-values[j])) if squash else values[j]
+
+
+@_compiled
 def step(  # type: ignore[no-untyped-def]
-    kind, batch, stacks, height, new_height, m,
-    cells_at, actions_at, actions_stride, vectors_at, vectors_stride, reading_at, new_at,
+    kind, batch, stacks, height, new_height, m, squash,
+    cells_at, actions_at, actions_stride, pushed_at, pushed_stride, reading_at, new_at,
 ):  # fmt: skip
     """One step from logits, on tensors given by their addresses.
 
-    Shapes: cells [batch, stacks, height, m], actions [batch, 3*stacks] and vectors
+    Shapes: cells [batch, stacks, height, m], actions [batch, 3*stacks] and pushed
     [batch, stacks*m], both with a stride between rows, reading [batch, stacks*m], new
-    [batch, stacks, new_height, m].
+    [batch, stacks, new_height, m]. If `squash`, the sigmoids of `pushed` are pushed.
     """
-    cells = numbers(cells_at, batch * stacks * height * m, kind)
+    size, new_size = height * m, new_height * m
+    cells = numbers(cells_at, batch * stacks * size, kind)
     actions = numbers(actions_at, batch * max(actions_stride, 3 * stacks), kind)
-    vectors = numbers(vectors_at, batch * max(vectors_stride, stacks * m), kind)
+    pushed = numbers(pushed_at, batch * max(pushed_stride, stacks * m), kind)
     reading = numbers(reading_at, batch * stacks * m, kind)
-    new = numbers(new_at, batch * stacks * new_height * m, kind)
-    weights = np.empty(3, cells.dtype)
-    for row in range(batch * stacks):
-        b, g = divmod(row, stacks)
-        a, v = b * actions_stride + 3 * g, b * vectors_stride + m * g
-        _softmax(actions[a : a + 3], weights)
-        top = new[row * new_height * m : (row + 1) * new_height * m]
-        _update(cells[row * height * m :], height, vectors[v : v + m], weights, top, new_height)
-        reading[row * m : (row + 1) * m] = top[:m]
+    new = numbers(new_at, batch * stacks * new_size, kind)
+    weights, vector = np.empty(3, cells.dtype), np.empty(m, cells.dtype)
+    for b in range(batch):
+        for g in range(stacks):
+            row = b * stacks + g
+            _softmax(actions[b * actions_stride + 3 * g :], weights)
+            _pushed(pushed[b * pushed_stride + m * g :], squash, vector)
+            top = new[row * new_size : (row + 1) * new_size]
+            _update(cells[row * size :], height, vector, weights, top, new_height)
+            reading[row * m : (row + 1) * m] = top[:m]
 
 
 @_compiled
 def step_backward(  # type: ignore[no-untyped-def]
-    kind, batch, stacks, height, new_height, m,
-    cells_at, actions_at, actions_stride, vectors_at, vectors_stride,
-    grad_reading_at, grad_reading_stride, grad_new_at, grad_cells_at, grad_actions_at,
-    grad_vectors_at,
+    kind, batch, stacks, height, new_height, m, squash,
+    cells_at, actions_at, actions_stride, pushed_at, pushed_stride,
+    grad_reading_at, grad_reading_stride, grad_new_at,
+    grad_cells_at, grad_actions_at, grad_actions_stride, grad_pushed_at, grad_pushed_stride,
 ):  # fmt: skip
     """The adjoint of `step`; an address of 0 in place of a derivative means zeros."""
-    rows, size, new_size = batch * stacks, height * m, new_height * m
-    cells = numbers(cells_at, rows * size, kind)
+    size, new_size = height * m, new_height * m
+    cells = numbers(cells_at, batch * stacks * size, kind)
     actions = numbers(actions_at, batch * max(actions_stride, 3 * stacks), kind)
-    vectors = numbers(vectors_at, batch * max(vectors_stride, stacks * m), kind)
-    reading = numbers(grad_reading_at, batch * max(grad_reading_stride, stacks * m), kind)
-    grad_new = numbers(grad_new_at, rows * new_size, kind)
-    grad_cells = numbers(grad_cells_at, rows * size, kind)
-    grad_actions = numbers(grad_actions_at, rows * 3, kind)
-    grad_vectors = numbers(grad_vectors_at, rows * m, kind)
-    weights = np.empty(3, cells.dtype)
-    grad = np.empty(new_size, cells.dtype)
-    for row in range(rows):
-        b, g = divmod(row, stacks)
-        a, v = b * actions_stride + 3 * g, b * vectors_stride + m * g
-        _softmax(actions[a : a + 3], weights)
-        if grad_new_at != 0:
-            grad[:] = grad_new[row * new_size : (row + 1) * new_size]
-        else:
-            grad[:] = 0
-        if grad_reading_at != 0:
-            for j in range(m):
-                grad[j] += reading[b * grad_reading_stride + m * g + j]
-        grad_weights = grad_actions[row * 3 : row * 3 + 3]
-        _update_backward(
-            cells[row * size :], height, vectors[v : v + m], weights, grad, new_height,
-            grad_cells[row * size :], grad_vectors[row * m : (row + 1) * m], grad_weights,
-        )  # fmt: skip
-        _softmax_backward(weights, grad_weights)
+    pushed = numbers(pushed_at, batch * max(pushed_stride, stacks * m), kind)
+    grad_reading = numbers(grad_reading_at, batch * max(grad_reading_stride, stacks * m), kind)
+    grad_new = numbers(grad_new_at, batch * stacks * new_size, kind)
+    grad_cells = numbers(grad_cells_at, batch * stacks * size, kind)
+    grad_actions = numbers(grad_actions_at, batch * grad_actions_stride, kind)
+    grad_pushed = numbers(grad_pushed_at, batch * grad_pushed_stride, kind)
+    weights, vector = np.empty(3, cells.dtype), np.empty(m, cells.dtype)
+    grad = np.zeros(new_size, cells.dtype)
+    for b in range(batch):
+        for g in range(stacks):
+            row = b * stacks + g
+            _softmax(actions[b * actions_stride + 3 * g :], weights)
+            _pushed(pushed[b * pushed_stride + m * g :], squash, vector)
+            if grad_new_at != 0:
+                grad[:] = grad_new[row * new_size : (row + 1) * new_size]
+            else:
+                grad[:] = 0
+            if grad_reading_at != 0:
+                for j in range(m):
+                    grad[j] += grad_reading[b * grad_reading_stride + m * g + j]
+            grad_weights = grad_actions[b * grad_actions_stride + 3 * g :]
+            grad_vector = grad_pushed[b * grad_pushed_stride + m * g :]
+            _update_backward(
+                cells[row * size :], height, vector, weights, grad, new_height,
+                grad_cells[row * size :], grad_vector, grad_weights,
+            )  # fmt: skip
+            _softmax_backward(weights, grad_weights)
+            if squash:
+                for j in range(m):
+                    grad_vector[j] *= vector[j] * (1 - vector[j])

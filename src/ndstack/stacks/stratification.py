@@ -16,11 +16,18 @@ from ndstack.stacks.base import Stack, State
 class StratificationState(State):
     """What `Stratification` carries from step to step; k is the number of steps so far."""
 
-    strengths: Tensor
-    """[B, k]: how much is left of each element, bottom first."""
+    elements: Tensor
+    """[B, k, 1+m]: the elements, bottom first; of each, its strength, then its vector."""
 
-    vectors: Tensor
-    """[B, k, m]: the elements."""
+    @property
+    def strengths(self) -> Tensor:
+        """[B, k]: how much is left of each element."""
+        return self.elements[:, :, 0]
+
+    @property
+    def vectors(self) -> Tensor:
+        """[B, k, m]."""
+        return self.elements[:, :, 1:]
 
 
 class Stratification(Stack[StratificationState]):
@@ -53,16 +60,16 @@ class Stratification(Stack[StratificationState]):
         """Empty stacks, which read zeros."""
         return StratificationState(
             torch.zeros(batch_size, self.push_size, dtype=dtype, device=device),
-            torch.empty(batch_size, 0, dtype=dtype, device=device),
-            torch.empty(batch_size, 0, self.push_size, dtype=dtype, device=device),
+            torch.empty(batch_size, 0, 1 + self.push_size, dtype=dtype, device=device),
         )
 
     def _step(
         self, state: StratificationState, actions: Tensor, pushed: Tensor | None
     ) -> StratificationState:
-        assert pushed is not None
-        push, pop = actions.sigmoid().unbind(-1)
-        return StratificationState(*kernel.step(state.strengths, state.vectors, push, pop, pushed))
+        return StratificationState(*kernel.step(state.elements, actions, pushed))
+
+    def _drive(self, state: StratificationState, controls: Tensor) -> StratificationState:
+        return StratificationState(*kernel.step(state.elements, controls, None))
 
     def _scan(
         self, state: StratificationState, actions: Tensor, pushed: Tensor | None
@@ -70,10 +77,10 @@ class Stratification(Stack[StratificationState]):
         assert pushed is not None
         if actions.shape[1] == 0:
             return pushed, state
-        push, pop = actions.sigmoid().unbind(-1)
         vectors = torch.cat([state.vectors, pushed], dim=1)
-        readings, strengths = kernel.scan(state.strengths, push, pop, vectors)
-        return readings, StratificationState(readings[:, -1], strengths, vectors)
+        readings, strengths = kernel.scan(state.strengths, actions, vectors, logits=True)
+        elements = torch.cat([strengths[:, :, None], vectors], dim=2)
+        return readings, StratificationState(readings[:, -1], elements)
 
     def extra_repr(self) -> str:
         """The argument, for printing."""

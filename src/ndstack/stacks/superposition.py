@@ -60,6 +60,7 @@ class Superposition(Stack[SuperpositionState]):
         self.push_size = self.reading_size = sum(self.sizes)
         # Synchronised stacks are one stack of longer vectors.
         self._sizes = (self.push_size,) if synchronized else self.sizes
+        self._even = min(self._sizes) == max(self._sizes)
 
     def start(
         self,
@@ -80,17 +81,17 @@ class Superposition(Stack[SuperpositionState]):
         self, state: SuperpositionState, actions: Tensor, pushed: Tensor | None
     ) -> SuperpositionState:
         assert pushed is not None
-        batch, stacks, height, size = state.cells.shape
-        reading, cells = kernel.step(
-            state.cells.reshape(batch * stacks, height, size),
-            actions.reshape(batch * stacks, 3).softmax(-1),
-            self._split(pushed).reshape(batch * stacks, size),
-            self.depth,
-        )
-        return SuperpositionState(
-            self._join(reading.view(batch, stacks, size)),
-            cells.view(batch, stacks, cells.shape[1], size),
-        )
+        if not self._even:
+            pushed = self._split(pushed).flatten(1)
+        reading, cells = kernel.step(state.cells, actions, pushed, self.depth)
+        if not self._even:
+            reading = self._join(reading.view(reading.shape[0], len(self._sizes), -1))
+        return SuperpositionState(reading, cells)
+
+    def _drive(self, state: SuperpositionState, controls: Tensor) -> SuperpositionState:
+        if not self._even:
+            return super()._drive(state, controls)
+        return SuperpositionState(*kernel.step(state.cells, controls, None, self.depth))
 
     def _scan(
         self, state: SuperpositionState, actions: Tensor, pushed: Tensor | None
@@ -99,23 +100,23 @@ class Superposition(Stack[SuperpositionState]):
         (batch, stacks, height, size), n = state.cells.shape, actions.shape[1]
         if n == 0:
             return pushed, state
-        weights = actions.reshape(batch, n, stacks, 3).softmax(-1)
+        rows = batch * stacks
         readings, cells = kernel.scan(
-            state.cells.reshape(batch * stacks, height, size),
-            weights.transpose(1, 2).reshape(batch * stacks, n, 3),
-            self._split(pushed).transpose(1, 2).reshape(batch * stacks, n, size),
+            state.cells.reshape(rows, height, size),
+            actions.reshape(batch, n, stacks, 3).transpose(1, 2).reshape(rows, n, 3),
+            self._split(pushed).transpose(1, 2).reshape(rows, n, size),
             self.depth,
+            logits=True,
         )
         joined = self._join(readings.view(batch, stacks, n, size).transpose(1, 2))
-        return joined, SuperpositionState(
-            joined[:, -1], cells.view(batch, stacks, cells.shape[1], size)
-        )
+        cells = cells.view(batch, stacks, cells.shape[1], size)
+        return joined, SuperpositionState(joined[:, -1], cells)
 
     def _split(self, pushed: Tensor) -> Tensor:
         """[..., sum of sizes] to [..., G, largest size], filled up with zeros."""
-        stacks, size = len(self._sizes), max(self._sizes)
-        if size * stacks == self.push_size:
-            return pushed.reshape(*pushed.shape[:-1], stacks, size)
+        size = max(self._sizes)
+        if self._even:
+            return pushed.reshape(*pushed.shape[:-1], len(self._sizes), size)
         parts = [
             torch.nn.functional.pad(pushed[..., end - own : end], (0, size - own))
             for own, end in zip(self._sizes, itertools.accumulate(self._sizes), strict=True)
@@ -124,8 +125,7 @@ class Superposition(Stack[SuperpositionState]):
 
     def _join(self, readings: Tensor) -> Tensor:
         """[..., G, largest size] to [..., sum of sizes]."""
-        stacks, size = len(self._sizes), max(self._sizes)
-        if size * stacks == self.push_size:
+        if self._even:
             return readings.reshape(*readings.shape[:-2], self.push_size)
         parts = [readings[..., stack, :own] for stack, own in enumerate(self._sizes)]
         return torch.cat(parts, dim=-1)
