@@ -1,4 +1,4 @@
-"""Run a compiled kernel over the rows of a batch, on several threads when there is enough to do.
+"""What torch operations around compiled code share: threads over the rows of a batch, and memory.
 
 The kernels release the interpreter's lock, so ordinary threads are enough. They live for one call
 only: nothing is left that could spin beside torch's own threads or be lost in a fork. There are as
@@ -58,3 +58,12 @@ def locate(actions: Tensor, vectors: Tensor | None, logits: int) -> tuple[int, i
     if vectors is None:
         return actions_at, stride, actions_at + logits * actions.element_size(), stride
     return actions_at, stride, vectors.data_ptr(), vectors.stride(0)
+
+
+def compilable(tensor: Tensor) -> bool:
+    """Whether compiled code can take it; torch.compile must trace the plain version instead."""
+    return (
+        tensor.is_cpu
+        and (tensor.dtype is torch.float32 or tensor.dtype is torch.float64)
+        and not torch.compiler.is_compiling()
+    )

@@ -9,8 +9,14 @@ Element i, pushed at step i, has a vector v[i], never changed, and a strength s_
 Here is the plain torch version, for any device; on a CPU the compiled one is used.
 """
 
+import functools
+import importlib
+from typing import Any
+
 import torch
 from torch import Tensor
+
+from ndstack.kernels.rows import compilable
 
 
 def update(strengths: Tensor, push: Tensor, pop: Tensor) -> Tensor:
@@ -36,10 +42,9 @@ def step(elements: Tensor, actions: Tensor, vectors: Tensor | None) -> tuple[Ten
     Returns:
         The readings [B, m], and the new elements [B, k+1, 1+m].
     """
-    if _compilable(elements):
-        from ndstack.kernels import stratification_cpu
-
-        return stratification_cpu.step(elements, actions, vectors)
+    if compilable(elements):
+        result: tuple[Tensor, Tensor] = _compiled().step(elements, actions, vectors)
+        return result
     if vectors is None:
         actions, vectors = actions[:, :2], actions[:, 2:].tanh()
     push, pop = actions.sigmoid().unbind(1)
@@ -66,10 +71,9 @@ def scan(
     n = actions.shape[1]
     if n == 0:
         return vectors[:, :0], strengths
-    if _compilable(vectors):
-        from ndstack.kernels import stratification_cpu
-
-        return stratification_cpu.scan(strengths, actions, vectors, logits)
+    if compilable(vectors):
+        result: tuple[Tensor, Tensor] = _compiled().scan(strengths, actions, vectors, logits)
+        return result
     push, pop = (actions.sigmoid() if logits else actions).unbind(2)
     weights = []
     for t in range(n):
@@ -85,10 +89,7 @@ def _above(strengths: Tensor) -> Tensor:
     return torch.nn.functional.pad(inclusive[:, 1:], (0, min(1, strengths.shape[1])))
 
 
-def _compilable(tensor: Tensor) -> bool:
-    """Whether the compiled version can be used; torch.compile traces the plain one."""
-    return (
-        tensor.is_cpu
-        and (tensor.dtype is torch.float32 or tensor.dtype is torch.float64)
-        and not torch.compiler.is_compiling()
-    )
+@functools.cache
+def _compiled() -> Any:
+    """The compiled version, loaded when first needed."""
+    return importlib.import_module("ndstack.kernels.stratification_cpu")

@@ -185,11 +185,9 @@ def scan_backward(  # type: ignore[no-untyped-def]
             if logits:
                 for a in range(2):
                     grad_actions[row, t, a] *= weights[row, t, a] * (1 - weights[row, t, a])
-        grad_strengths[row] = 0
-        i = start - 1
-        while i >= 0:
-            grad_strengths[row, i] = grad[i]
-            i = parent[i]
+        for i in range(start):
+            gone = strength[i] == 0 and i < start - 1
+            grad_strengths[row, i] = 0 if gone else grad[i]
 
 
 @_compiled
@@ -210,23 +208,26 @@ def step(  # type: ignore[no-untyped-def]
     [batch, m], both with a stride between rows; reading [batch, m], new [batch, k+1, 1+m]. If
     `squash`, tanh of `pushed` is pushed.
     """
-    elements = numbers(elements_at, batch * k * (1 + m), kind).reshape(batch, k, 1 + m)
+    size, new_size = k * (1 + m), (k + 1) * (1 + m)
+    all_elements = numbers(elements_at, batch * size, kind)
     actions = numbers(actions_at, batch * max(actions_stride, 2), kind)
     pushed = numbers(pushed_at, batch * max(pushed_stride, m), kind)
-    readings = numbers(reading_at, batch * m, kind).reshape(batch, m)
-    new = numbers(new_at, batch * (k + 1) * (1 + m), kind).reshape(batch, k + 1, 1 + m)
-    parent, strength = np.empty(k + 1, np.int32), np.empty(k + 1, elements.dtype)
+    readings = numbers(reading_at, batch * m, kind)
+    all_new = numbers(new_at, batch * new_size, kind)
+    parent, strength = np.empty(k + 1, np.int32), np.empty(k + 1, all_elements.dtype)
     for b in range(batch):
-        new[b, :k] = elements[b]
-        new[b, :, 0] = 0
-        top = _load(elements[b, :, 0], parent, strength)
+        elements = all_elements[b * size : (b + 1) * size]
+        new = all_new[b * new_size : (b + 1) * new_size].reshape(k + 1, 1 + m)
+        all_new[b * new_size : b * new_size + size] = elements
+        new[:, 0] = 0
+        top = _load(elements[:: 1 + m], parent, strength)
         parent[k], _ = _pop(_sigmoid(actions[b * actions_stride + 1]), top, parent, strength)
         strength[k] = _sigmoid(actions[b * actions_stride])
-        _squashed(pushed[b * pushed_stride :], squash, new[b, k, 1:])
-        _read(k, parent, strength, new[b, :, 1:], readings[b])
+        _squashed(pushed[b * pushed_stride :], squash, new[k, 1:])
+        _read(k, parent, strength, new[:, 1:], readings[b * m : (b + 1) * m])
         i = k
         while i >= 0:
-            new[b, i, 0] = strength[i]
+            new[i, 0] = strength[i]
             i = parent[i]
 
 
@@ -238,42 +239,42 @@ def step_backward(  # type: ignore[no-untyped-def]
     grad_elements_at, grad_actions_at, grad_actions_stride, grad_pushed_at, grad_pushed_stride,
 ):  # fmt: skip
     """The adjoint of `step`; an address of 0 in place of a derivative means zeros."""
-    elements = numbers(elements_at, batch * k * (1 + m), kind).reshape(batch, k, 1 + m)
+    size, new_size = k * (1 + m), (k + 1) * (1 + m)
+    all_elements = numbers(elements_at, batch * size, kind)
     actions = numbers(actions_at, batch * max(actions_stride, 2), kind)
-    new = numbers(new_at, batch * (k + 1) * (1 + m), kind).reshape(batch, k + 1, 1 + m)
+    all_new = numbers(new_at, batch * new_size, kind)
     grad_readings = numbers(grad_reading_at, batch * max(grad_reading_stride, m), kind)
-    grad_new = numbers(grad_new_at, new.size, kind).reshape(batch, k + 1, 1 + m)
-    grad_elements = numbers(grad_elements_at, elements.size, kind).reshape(batch, k, 1 + m)
+    grad_new = numbers(grad_new_at, batch * new_size, kind)
+    grad_elements = numbers(grad_elements_at, batch * size, kind)
     grad_actions = numbers(grad_actions_at, batch * grad_actions_stride, kind)
     grad_pushed = numbers(grad_pushed_at, batch * grad_pushed_stride, kind)
-    parent, strength = np.empty(k + 1, np.int32), np.empty(k + 1, elements.dtype)
-    grad = np.empty((k + 1, 1 + m), elements.dtype)
+    parent, strength = np.empty(k + 1, np.int32), np.empty(k + 1, all_elements.dtype)
+    flat = np.zeros(new_size, all_elements.dtype)
+    grad = flat.reshape(k + 1, 1 + m)
+    grad_strength, grad_vectors = grad[:, 0], grad[:, 1:]
     for b in range(batch):
         if grad_new_at != 0:
-            grad[:] = grad_new[b]
+            flat[:] = grad_new[b * new_size : (b + 1) * new_size]
         else:
-            grad[:] = 0
-        top = _load(elements[b, :, 0], parent, strength)
-        pop = _sigmoid(actions[b * actions_stride + 1])
+            flat[:] = 0
+        new = all_new[b * new_size : (b + 1) * new_size].reshape(k + 1, 1 + m)
+        top = _load(all_elements[b * size : (b + 1) * size : 1 + m], parent, strength)
+        push, pop = new[k, 0], _sigmoid(actions[b * actions_stride + 1])
         parent[k], before = _pop(pop, top, parent, strength)
-        strength[k] = new[b, k, 0]
-        grad_strength, grad_vectors = grad[:, 0], grad[:, 1:]
+        strength[k] = push
         if grad_reading_at != 0:
             grad_reading = grad_readings[b * grad_reading_stride : b * grad_reading_stride + m]
             _read_backward(
-                k, parent, strength, new[b, :, 1:], grad_reading, grad_strength, grad_vectors
+                k, parent, strength, new[:, 1:], grad_reading, grad_strength, grad_vectors
             )
-        at = b * grad_actions_stride
-        grad_actions[at] = grad_strength[k] * strength[k] * (1 - strength[k])
-        grad_actions[at + 1] = pop * (1 - pop) * _pop_backward(
-            pop, k - 1, parent[k], before, parent, strength, grad_strength
-        )  # fmt: skip
+        grad_push = grad_strength[k]
+        grad_pop = _pop_backward(pop, k - 1, parent[k], before, parent, strength, grad_strength)
+        grad_actions[b * grad_actions_stride] = grad_push * push * (1 - push)
+        grad_actions[b * grad_actions_stride + 1] = grad_pop * pop * (1 - pop)
         for j in range(m):
-            slope = 1 - new[b, k, 1 + j] ** 2 if squash else 1
+            slope = 1 - new[k, 1 + j] * new[k, 1 + j] if squash else 1
             grad_pushed[b * grad_pushed_stride + j] = grad_vectors[k, j] * slope
-        grad_elements[b] = grad[:k]
-        grad_elements[b, :, 0] = 0
-        i = k - 1
-        while i >= 0:
-            grad_elements[b, i, 0] = grad_strength[i]
-            i = parent[i]
+        for i in range(k):
+            if strength[i] == 0 and i < k - 1:
+                grad_strength[i] = 0
+        grad_elements[b * size : (b + 1) * size] = flat[:size]

@@ -10,8 +10,14 @@ for i > K. Weights are ordered (push, noop, pop), as in the text.
 Here is the plain torch version, for any device; on a CPU the compiled one is used.
 """
 
+import functools
+import importlib
+from typing import Any
+
 import torch
 from torch import Tensor
+
+from ndstack.kernels.rows import compilable
 
 
 def update(cells: Tensor, weights: Tensor, vectors: Tensor, depth: int | None) -> Tensor:
@@ -50,10 +56,9 @@ def step(
     Returns:
         The readings, [B, G*m], and the new cells, [B, G, h', m].
     """
-    if _compilable(cells):
-        from ndstack.kernels import superposition_cpu
-
-        return superposition_cpu.step(cells, actions, vectors, depth)
+    if compilable(cells):
+        result: tuple[Tensor, Tensor] = _compiled().step(cells, actions, vectors, depth)
+        return result
     batch, stacks, _, m = cells.shape
     if vectors is None:
         actions, vectors = actions[:, : 3 * stacks], actions[:, 3 * stacks :].sigmoid()
@@ -89,10 +94,11 @@ def scan(
     n = vectors.shape[1]
     if n == 0:
         return vectors, cells
-    if _compilable(cells):
-        from ndstack.kernels import superposition_cpu
-
-        return superposition_cpu.scan(cells, actions, vectors, depth, logits, only_readings)
+    if compilable(cells):
+        result: tuple[Tensor, Tensor] = _compiled().scan(
+            cells, actions, vectors, depth, logits, only_readings
+        )
+        return result
     weights = actions.softmax(-1) if logits else actions
     readings = []
     for t in range(n):
@@ -102,10 +108,7 @@ def scan(
     return torch.stack(readings, dim=1), cells
 
 
-def _compilable(tensor: Tensor) -> bool:
-    """Whether the compiled version can be used; torch.compile traces the plain one."""
-    return (
-        tensor.is_cpu
-        and (tensor.dtype is torch.float32 or tensor.dtype is torch.float64)
-        and not torch.compiler.is_compiling()
-    )
+@functools.cache
+def _compiled() -> Any:
+    """The compiled version, loaded when first needed."""
+    return importlib.import_module("ndstack.kernels.superposition_cpu")

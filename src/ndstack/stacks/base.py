@@ -164,18 +164,19 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             state: the stacks so far.
             controls: [B, control_size].
         """
-        if controls.shape != (state.batch_size, self.control_size):
+        reading = state.reading
+        if controls.shape != (reading.shape[0], self.action_size + self.push_size):
             raise NdstackError(
                 f"controls of shape {list(controls.shape)} given, expected "
                 f"{[state.batch_size, self.control_size]}: {self._wants()}"
             )
-        if controls.device != state.reading.device:
+        if controls.device != reading.device:
             raise NdstackError(
-                f"controls are on {controls.device}, but the state is on {state.reading.device}; "
+                f"controls are on {controls.device}, but the state is on {reading.device}; "
                 "use state.to(device)"
             )
-        if controls.dtype != state.reading.dtype:
-            controls = controls.to(state.reading.dtype)
+        if controls.dtype != reading.dtype:
+            controls = controls.to(reading.dtype)
         return self._drive(state, controls)
 
     def scan(
