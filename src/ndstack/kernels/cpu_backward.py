@@ -38,7 +38,7 @@ class Adjoint(NamedTuple):
 
     Attributes:
         chart: [size], G.
-        alpha: [(times + 1) * K], ab, beginning with i = -1.
+        alpha: [(times + 1) * K + 64], ab, beginning with i = -1.
     """
 
     chart: np.ndarray
@@ -104,27 +104,28 @@ def gather(shape, adjoint, later, t, work):  # type: ignore[no-untyped-def]
     length = (t - first_of(shape, t)) * K
     shift = K if shape.band > 0 else 0
     users = _users(shape, t, later.end) if t > later.begin else 0
-    for tile in range((length + step - 1) // step):
-        far = ((tile + 1) * step - 1) // K - 1 if shape.band > 0 else users
-        work.counts[tile] = K + Q * min(users, far) if far >= 0 else 0
+    tiles = (length + step - 1) // step
     for y in range(S):
+        for u in range(Q):
+            work.pos[u] = shape.start[t] + (u * S + y) * shape.stride[t]
+        for tile in range(tiles):
+            work.counts[tile] = K if (tile + 1) * step > shift else 0
         for b in range(K):
             work.off[b] = shape.start[t + 1] + b * shape.stride[t + 1] - shift
             for u in range(Q):
                 work.weights[b * Q + u] = later.wreplace[u * S + y, b]
+        combine(G, work.off, work.weights, Q, Q, work.counts, length, G, work.pos)
+        for tile in range(tiles):
+            far = ((tile + 1) * step - 1) // K - 1 if shape.band > 0 else users
+            work.counts[tile] = Q * max(0, min(users, far))
         for j in range(users):
             place = shape.start[t + 2 + j] - (2 + j) * shift
             for r in range(Q):
-                c = K + j * Q + r
-                work.off[c] = place + (r * S + y) * shape.stride[t + 2 + j]
-                at = later.used_at[t] + ((y * users + j) * Q + r) * Q
-                for u in range(Q):
-                    work.weights[c * Q + u] = later.used[at + u]
-        for u in range(Q):
-            work.pos[u] = shape.start[t] + (u * S + y) * shape.stride[t]
-        combine(G, work.off, work.weights, Q, 0, Q, work.counts, length, G, work.pos)
+                work.off[j * Q + r] = place + (r * S + y) * shape.stride[t + 2 + j]
+        uses = later.used[later.used_at[t] + y * users * Q * Q :]
+        combine(G, work.off, uses, Q, Q, work.counts, length, G, work.pos)
     room = later.back.shape[0] // Q
-    for tile in range((length + step - 1) // step):
+    for tile in range(tiles):
         work.counts[tile] = Q if (tile + 1) * step > shift else 0
     for r in range(Q):
         work.off[r] = r * room + 32 - shift
@@ -132,7 +133,7 @@ def gather(shape, adjoint, later, t, work):  # type: ignore[no-untyped-def]
             work.weights[r * K + d] = later.wpop[d * Q + r]
     for d in range(K):
         work.pos[d] = shape.start[t] + d * shape.stride[t]
-    combine(later.back, work.off, work.weights, K, 0, K, work.counts, length, G, work.pos)
+    combine(later.back, work.off, work.weights, K, K, work.counts, length, G, work.pos)
 
 
 @njit(**flags)
@@ -155,11 +156,11 @@ def scatter(shape, adjoint, later, t, work, room):  # type: ignore[no-untyped-de
                     a = work.popped[r * room + (k - low) * K + u * S + y]
                     work.weights[r * Q + u] = work.epop[r * S + y] * a
                 work.pos[r] = shape.start[k] + (r * S + y) * shape.stride[k]
-            combine(G, work.off, work.weights, Q, 0, Q, work.counts, length, G, work.pos)
+            combine(G, work.off, work.weights, Q, Q, work.counts, length, G, work.pos)
 
 
 @njit(**flags)
-def spread_reading(shape, past, adjoint, t, grad_alpha, grad_attention):  # type: ignore[no-untyped-def]
+def spread_reading(shape, past, adjoint, t, grad_alpha, grad_attention, work):  # type: ignore[no-untyped-def]
     """w: what the reading and the attention of time t say about G_t and ab.
 
     Args:
@@ -168,13 +169,25 @@ def spread_reading(shape, past, adjoint, t, grad_alpha, grad_attention):  # type
     """
     K = shape.states * shape.symbols
     low = first_of(shape, t)
+    begin = max(low, -1)
+    length = (t - begin) * K
     G, P, alpha = adjoint.chart, past.chart, adjoint.alpha
     for b in range(K):
-        place = shape.start[t] + b * shape.stride[t]
-        w = alpha[(t + 1) * K + b] + grad_alpha[b]
-        for i in range(max(low, -1), t):
-            x = G.dtype.type(w + grad_attention[b, i + 1] if grad_attention.size > 0 else w)
-            at = place + (i - low) * K
+        work.off[b] = shape.start[t] + b * shape.stride[t] + (begin - low) * K
+        work.weights[b] = alpha[(t + 1) * K + b] + grad_alpha[b]
+        x = work.weights[b]
+        column = G[work.off[b] : work.off[b] + length]
+        for j in range(length):
+            column[j] += x
+    work.pos[0] = (begin + 1) * K
+    work.counts[: length // (2 * lanes(P)) + 1] = K
+    combine(P, work.off, work.weights, 1, 1, work.counts, length, alpha, work.pos)
+    if grad_attention.size == 0:
+        return
+    for b in range(K):
+        for i in range(begin, t):
+            x = grad_attention[b, i + 1]
+            at = work.off[b] + (i - begin) * K
             for a in range(K):
                 G[at + a] += x
                 alpha[(i + 1) * K + a] += P[at + a] * x
@@ -199,20 +212,20 @@ def weights_again(shape, past, t, push, replace, pop, work):  # type: ignore[no-
 
 
 @njit(**flags)
-def _against_previous(shape, past, t, Y, pos, many, res, off):  # type: ignore[no-untyped-def]
-    """res[d * many + r] = sum over i < t-1 of P_{t-1}[i, a | d] Y[pos[r] + (i, a)]."""
+def _against_previous(shape, past, t, Y, many, res, work):  # type: ignore[no-untyped-def]
+    """res[d * many + r] = sum over i < t-1 of P_{t-1}[i, a | d] Y[work.pos[r] + (i, a)]."""
     K = shape.states * shape.symbols
     low = first_of(shape, t)
-    length = (t - 1 - low) * K
     place = shape.start[t - 1] + (low - first_of(shape, t - 1)) * K
-    quad = np.empty(4 * many, past.chart.dtype)
-    for d in range(0, K, 4):
+    groups = (K + 3) // 4
+    for g in range(groups):
+        work.counts[g] = (t - 1 - low) * K
         for c in range(4):
-            off[c] = place + min(d + c, K - 1) * shape.stride[t - 1]
-        dots(past.chart, off, Y, pos, many, length, quad)
-        for c in range(min(4, K - d)):
-            for r in range(many):
-                res[(d + c) * many + r] = quad[4 * r + c]
+            work.off[4 * g + c] = place + min(4 * g + c, K - 1) * shape.stride[t - 1]
+    dots(past.chart, work.off, work.counts, groups, Y, work.pos, many, work.products)
+    for d in range(K):
+        for r in range(many):
+            res[d * many + r] = work.products[4 * (d // 4 * many + r) + d % 4]
 
 
 @njit(**flags)
@@ -222,32 +235,37 @@ def uncovered(shape, past, adjoint, later, t, work, room):  # type: ignore[no-un
     K = Q * S
     low = first_of(shape, t)
     lowest = max(low + 1, 0)
+    base = lowest - lowest % 4
+    groups = (t - 1 - base + 3) // 4 if t - 1 > lowest else 0
     wide = later.back.shape[0] // Q
-    later.back[:] = 0
-    quad = np.empty(4 * Q, past.chart.dtype)
-    for k in range(lowest - lowest % 4, t - 1, 4):
-        length = (min(k + 3, t - 2) - low) * K
-        for y in range(S):
-            for r in range(Q):
-                work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
-            for u in range(Q):
+    back, popped, epop, products = later.back, work.popped, work.epop, work.products
+    back[:] = 0
+    for y in range(S):
+        for r in range(Q):
+            work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
+        for u in range(Q):
+            for g in range(groups):
+                work.counts[g] = (min(base + 4 * g + 3, t - 2) - low) * K
                 for c in range(4):
-                    place = shape.start[k + c] + (low - first_of(shape, k + c)) * K
-                    work.off[c] = place + (u * S + y) * shape.stride[k + c]
-                dots(past.chart, work.off, adjoint.chart, work.pos, Q, length, quad)
-                for c in range(max(0, lowest - k), min(4, t - 1 - k)):
-                    at = (k + c - low) * K + u * S + y
-                    for r in range(Q):
-                        scale = work.epop[r * S + y]
-                        later.back[r * wide + 32 + at] = scale * quad[4 * r + c]
+                    k = base + 4 * g + c
+                    place = shape.start[k] + (low - first_of(shape, k)) * K
+                    work.off[4 * g + c] = place + (u * S + y) * shape.stride[k]
+            dots(
+                past.chart, work.off, work.counts, groups, adjoint.chart, work.pos, Q, products
+            )
+            for k in range(lowest, t - 1):
+                i = 4 * ((k - base) // 4 * Q) + (k - base) % 4
+                at = 32 + (k - low) * K + u * S + y
+                for r in range(Q):
+                    back[r * wide + at] = epop[r * S + y] * products[i + 4 * r]
     for k in range(max(lowest, later.begin + 1), t - 1):
         users = _users(shape, k, later.end)
         for y in range(S):
             at = later.used_at[k] + (y * users + t - k - 2) * Q * Q
             for r in range(Q):
                 for u in range(Q):
-                    a = work.popped[r * room + (k - low) * K + u * S + y]
-                    later.used[at + r * Q + u] = work.epop[r * S + y] * a
+                    a = popped[r * room + (k - low) * K + u * S + y]
+                    later.used[at + r * Q + u] = epop[r * S + y] * a
 
 
 @njit(**flags)
@@ -264,21 +282,21 @@ def retreat(  # type: ignore[no-untyped-def]
     dpush, dreplace, dpop = grads
     if t < later.end:
         gather(shape, adjoint, later, t, work)
-    spread_reading(shape, past, adjoint, t, grad_alpha, grad_attention)
+    spread_reading(shape, past, adjoint, t, grad_alpha, grad_attention, work)
     room = weights_again(shape, past, t, push, replace, pop, work)
     for b in range(K):
         work.pos[b] = shape.start[t] + b * shape.stride[t]
         place = work.pos[b] + (t - 1 - first_of(shape, t)) * K
         for a in range(K):
             dpush[a * K + b] = adjoint.chart[place + a] * work.wpush[a, b]
-    _against_previous(shape, past, t, adjoint.chart, work.pos, K, dreplace, work.off)
+    _against_previous(shape, past, t, adjoint.chart, K, dreplace, work)
     for d in range(K):
         for b in range(K):
             dreplace[d * K + b] *= work.wreplace[d, b]
     uncovered(shape, past, adjoint, later, t, work, room)
     for r in range(Q):
         work.pos[r] = r * (later.back.shape[0] // Q) + 32
-    _against_previous(shape, past, t, later.back, work.pos, Q, dpop, work.off)
+    _against_previous(shape, past, t, later.back, Q, dpop, work)
     for j in range(K * Q):
         dpop[j] *= work.wpop[j]
     scatter(shape, adjoint, later, t, work, room)

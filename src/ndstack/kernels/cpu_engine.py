@@ -118,8 +118,8 @@ def backward(
     """The derivatives by the actions of `forward`.
 
     Args:
-        carried: the derivatives by the chart's columns [B, size] and by log alpha [B, (times + 1)
-            K], which are changed in place; None if there are none and none are wanted.
+        carried: the derivatives by the chart's columns [B, size] and by log alpha [B,
+            ends], which are changed in place; None if there are none and none are wanted.
     """
     batch, steps = actions[0].shape[:2]
     shape, past = chart.shape(), chart.past()
@@ -129,7 +129,7 @@ def backward(
         return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
 
     given, shown, received, written = map(arrays, (actions, outputs, grad_outputs, grads))
-    ends = (chart.places.times + 1) * chart.places.kinds
+    ends = chart.places.ends
 
     def work(lo: int, hi: int) -> None:
         zeros = chart.columns.new_zeros

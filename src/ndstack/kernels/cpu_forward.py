@@ -79,6 +79,7 @@ class Work(NamedTuple):
     weights: np.ndarray
     counts: np.ndarray
     pos: np.ndarray
+    products: np.ndarray
 
 
 @njit(**flags)
@@ -101,6 +102,7 @@ def room(shape, times, like):  # type: ignore[no-untyped-def]
         np.zeros(streams * max(Q, K), like.dtype),
         np.zeros(length // 4 + 4, np.int64),
         np.zeros(K, np.int64),
+        np.zeros(4 * (K + times // 4 + 4) * K, like.dtype),
     )
 
 
@@ -165,7 +167,7 @@ def pop_weights(shape, past, t, pop, work):  # type: ignore[no-untyped-def]
         work.popped[r * room : r * room + length + 32] = 0
     work.counts[: length // (2 * lanes(past.chart)) + 1] = K
     combine(
-        past.chart, work.off, work.wpop, Q, 0, Q, work.counts, length, work.popped, work.pos
+        past.chart, work.off, work.wpop, Q, Q, work.counts, length, work.popped, work.pos
     )
     return room
 
@@ -241,7 +243,7 @@ def columns(shape, past, t, work, room):  # type: ignore[no-untyped-def]
                 c += 1
         for r in range(Q):
             work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
-        combine(P, work.off, work.weights, Q, 0, Q, work.counts, length, P, work.pos)
+        combine(P, work.off, work.weights, Q, Q, work.counts, length, P, work.pos)
     for b in range(K):
         place = shape.start[t] + b * shape.stride[t] + length
         for a in range(K):

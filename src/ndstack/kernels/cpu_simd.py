@@ -1,4 +1,4 @@
-"""Vectors as values in numba code: load, spread, multiply-add, store, sum.
+"""Vectors as values in numba code: load, spread, multiply-add, store, sum up.
 
 The cubic part of Lang's algorithm is bound by multiply-adds only if sums stay in registers, which
 loops over arrays do not promise. With these operations a kernel says what is in a register. LLVM
@@ -125,17 +125,50 @@ def fma(typingctx: Any, left: Any, right: Any, total: Any) -> Any:
 
 
 @intrinsic
-def total(typingctx: Any, vector: Any) -> Any:
-    """The sum of the lanes."""
+def plus(typingctx: Any, left: Any, right: Any) -> Any:
+    """left + right."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = args[0].type
-        signature = ir.FunctionType(kind.element, [kind.element, kind])
-        function = _declare(builder, "llvm.vector.reduce.fadd", kind, signature)
-        start = ir.Constant(kind.element, 0.0)
-        return builder.call(function, [start, args[0]], fastmath=("reassoc",))
+        return builder.fadd(*args)
 
-    return vector.dtype(vector), codegen
+    return left(left, right), codegen
+
+
+def _fold(builder: Any, left: Any, right: Any, parts: int) -> Any:
+    """Two vectors of `parts` sums each in the making, to one of twice as many, half as long."""
+    count = left.type.count
+    length = count // parts
+    starts = [base + part * length for base in (0, count) for part in range(parts)]
+    halves = []
+    for half in (0, length // 2):
+        lanes = [start + half + j for start in starts for j in range(length // 2)]
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), count), lanes)
+        halves.append(builder.shuffle_vector(left, right, mask))
+    return builder.fadd(*halves)
+
+
+@intrinsic
+def store_sums(typingctx: Any, array: Any, place: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """array[place : place + 4] = the sums of the lanes of four vectors."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        one, two, three, four = args[2:]
+        sums = _fold(builder, _fold(builder, one, two, 1), _fold(builder, three, four, 1), 2)
+        count = sums.type.count
+        while count > 4:
+            length, count = count // 4, count // 2
+            halves = []
+            for half in (0, length // 2):
+                lanes = [part * length + half + j for part in range(4) for j in range(length // 2)]
+                mask = ir.Constant(ir.VectorType(ir.IntType(32), count), lanes)
+                halves.append(builder.shuffle_vector(sums, sums, mask))
+            sums = builder.fadd(*halves)
+        address = _address(context, builder, signature.args[0], args[0], args[1])
+        instruction = builder.store(sums, builder.bitcast(address, sums.type.as_pointer()))
+        instruction.align = signature.args[0].dtype.bitwidth // 8
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, a, b, c, d), codegen
 
 
 @intrinsic

@@ -47,6 +47,11 @@ class Layout:
         """|Q| |Gamma|, the number of configuration types."""
         return self.states * self.symbols
 
+    @property
+    def ends(self) -> int:
+        """How many numbers the derivatives by log alpha take, from time -1 on, with zeros after."""
+        return (self.times + 1) * self.kinds + 2 * TILE
+
     def first(self, t: int) -> int:
         """The i at which the columns of time t begin."""
         return t - self.band if self.band else -1
