@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ndstack.errors import NdstackError
+
 _WORTH_A_THREAD = 4_000_000
 
 
@@ -67,3 +69,11 @@ def compilable(tensor: Tensor) -> bool:
         and (tensor.dtype is torch.float32 or tensor.dtype is torch.float64)
         and not torch.compiler.is_compiling()
     )
+
+
+def refuse_second_derivatives() -> None:
+    """To be called by a derivative that is not differentiable itself."""
+    if torch.is_grad_enabled():
+        raise NdstackError(
+            "second derivatives of a stack are not available on a CPU; leave out create_graph=True"
+        )

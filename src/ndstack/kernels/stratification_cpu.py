@@ -4,11 +4,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ndstack.kernels import stratification_numba as compiled
 from ndstack.kernels.memory_numba import KIND
-from ndstack.kernels.rows import as_array, locate, over_rows, with_stride
+from ndstack.kernels.rows import (
+    as_array,
+    locate,
+    over_rows,
+    refuse_second_derivatives,
+    with_stride,
+)
 
 
 def step(elements: Tensor, actions: Tensor, vectors: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -43,8 +48,8 @@ class _Scan(torch.autograd.Function):
         return readings, final
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_readings: Tensor, grad_final: Tensor) -> Any:
+        refuse_second_derivatives()
         weights, vectors, *record = ctx.saved_tensors
         (rows, n, _), (_, total, m) = weights.shape, vectors.shape
         grad_strengths, grad_actions = weights.new_empty(rows, total - n), torch.empty_like(weights)
@@ -80,31 +85,23 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
-        if torch.is_grad_enabled():
-            return _undo_step_once(ctx, grad_reading, grad_new)
-        return _undo_step(ctx, grad_reading, grad_new)
-
-
-def _undo_step(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
-    elements, actions, new = ctx.saved_tensors
-    batch, k, width = elements.shape
-    grad_elements = elements.new_empty(elements.shape)
-    grad_actions = elements.new_empty(actions.shape)
-    grad_vectors = None if ctx.squash else elements.new_empty((batch, width - 1))
-    reading_at = reading_stride = new_at = 0
-    if grad_reading is not None:
-        grad_reading = with_stride(grad_reading)
-        reading_at, reading_stride = grad_reading.data_ptr(), grad_reading.stride(0)
-    if grad_new is not None:
-        grad_new = grad_new.contiguous()
-        new_at = grad_new.data_ptr()
-    compiled.step_backward(
-        KIND[elements.dtype], batch, k, width - 1, ctx.squash,
-        elements.data_ptr(), actions.data_ptr(), actions.stride(0), new.data_ptr(),
-        reading_at, reading_stride, new_at,
-        grad_elements.data_ptr(), *locate(grad_actions, grad_vectors, 2),
-    )  # fmt: skip
-    return grad_elements, grad_actions, grad_vectors
-
-
-_undo_step_once = once_differentiable(_undo_step)
+        refuse_second_derivatives()
+        elements, actions, new = ctx.saved_tensors
+        batch, k, width = elements.shape
+        grad_elements = elements.new_empty(elements.shape)
+        grad_actions = elements.new_empty(actions.shape)
+        grad_vectors = None if ctx.squash else elements.new_empty((batch, width - 1))
+        reading_at = reading_stride = new_at = 0
+        if grad_reading is not None:
+            grad_reading = with_stride(grad_reading)
+            reading_at, reading_stride = grad_reading.data_ptr(), grad_reading.stride(0)
+        if grad_new is not None:
+            grad_new = grad_new.contiguous()
+            new_at = grad_new.data_ptr()
+        compiled.step_backward(
+            KIND[elements.dtype], batch, k, width - 1, ctx.squash,
+            elements.data_ptr(), actions.data_ptr(), actions.stride(0), new.data_ptr(),
+            reading_at, reading_stride, new_at,
+            grad_elements.data_ptr(), *locate(grad_actions, grad_vectors, 2),
+        )  # fmt: skip
+        return grad_elements, grad_actions, grad_vectors

@@ -9,11 +9,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ndstack.kernels import superposition_numba as compiled
 from ndstack.kernels.memory_numba import KIND
-from ndstack.kernels.rows import as_array, locate, over_rows, with_stride
+from ndstack.kernels.rows import (
+    as_array,
+    locate,
+    over_rows,
+    refuse_second_derivatives,
+    with_stride,
+)
 
 _NO_LIMIT = 2**62
 
@@ -69,34 +74,26 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
-        if torch.is_grad_enabled():
-            return _undo_step_once(ctx, grad_reading, grad_new)
-        return _undo_step(ctx, grad_reading, grad_new)
-
-
-def _undo_step(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
-    cells, actions, vectors = ctx.saved_tensors
-    batch, stacks, height, m = cells.shape
-    grad_cells = cells.new_empty(cells.shape)
-    grad_actions = cells.new_empty(actions.shape)
-    grad_vectors = None if vectors is None else cells.new_empty(vectors.shape)
-    reading_at = reading_stride = new_at = 0
-    if grad_reading is not None:
-        grad_reading = with_stride(grad_reading)
-        reading_at, reading_stride = grad_reading.data_ptr(), grad_reading.stride(0)
-    if grad_new is not None:
-        grad_new = grad_new.contiguous()
-        new_at = grad_new.data_ptr()
-    compiled.step_backward(
-        KIND[cells.dtype], batch, stacks, height, ctx.new_height, m, vectors is None,
-        cells.data_ptr(), *locate(actions, vectors, 3 * stacks),
-        reading_at, reading_stride, new_at,
-        grad_cells.data_ptr(), *locate(grad_actions, grad_vectors, 3 * stacks),
-    )  # fmt: skip
-    return grad_cells, grad_actions, grad_vectors, None
-
-
-_undo_step_once = once_differentiable(_undo_step)
+        refuse_second_derivatives()
+        cells, actions, vectors = ctx.saved_tensors
+        batch, stacks, height, m = cells.shape
+        grad_cells = cells.new_empty(cells.shape)
+        grad_actions = cells.new_empty(actions.shape)
+        grad_vectors = None if vectors is None else cells.new_empty(vectors.shape)
+        reading_at = reading_stride = new_at = 0
+        if grad_reading is not None:
+            grad_reading = with_stride(grad_reading)
+            reading_at, reading_stride = grad_reading.data_ptr(), grad_reading.stride(0)
+        if grad_new is not None:
+            grad_new = grad_new.contiguous()
+            new_at = grad_new.data_ptr()
+        compiled.step_backward(
+            KIND[cells.dtype], batch, stacks, height, ctx.new_height, m, vectors is None,
+            cells.data_ptr(), *locate(actions, vectors, 3 * stacks),
+            reading_at, reading_stride, new_at,
+            grad_cells.data_ptr(), *locate(grad_actions, grad_vectors, 3 * stacks),
+        )  # fmt: skip
+        return grad_cells, grad_actions, grad_vectors, None
 
 
 class _Scan(torch.autograd.Function):
@@ -130,8 +127,8 @@ class _Scan(torch.autograd.Function):
         return readings, final
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_readings: Tensor, grad_final: Tensor) -> Any:
+        refuse_second_derivatives()
         weights, vectors, saved = ctx.saved_tensors
         rows, n, m = vectors.shape
         grad_cells = vectors.new_empty(rows, ctx.settings[1], m)

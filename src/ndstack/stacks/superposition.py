@@ -85,7 +85,7 @@ class Superposition(Stack[SuperpositionState]):
             pushed = self._split(pushed).flatten(1)
         reading, cells = kernel.step(state.cells, actions, pushed, self.depth)
         if not self._even:
-            reading = self._join(reading.view(reading.shape[0], len(self._sizes), -1))
+            reading = self._join(reading.view(-1, len(self._sizes), max(self._sizes)))
         return SuperpositionState(reading, cells)
 
     def _drive(self, state: SuperpositionState, controls: Tensor) -> SuperpositionState:
