@@ -229,8 +229,28 @@ def _against_previous(shape, past, t, Y, many, res, work):  # type: ignore[no-un
 
 
 @njit(**flags)
-def uncovered(shape, past, adjoint, later, t, work, room):  # type: ignore[no-untyped-def]
-    """B of step t into `later.back`, and E_b A[r; k, u, y] into `later.used`."""
+def note_uses(shape, later, t, work, room):  # type: ignore[no-untyped-def]
+    """E_b A[r; k, u, y] of step t into `later.used`, for the k of the same call."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    low = first_of(shape, t)
+    used, used_at, popped = later.used, later.used_at, work.popped
+    for k in range(max(low + 1, later.begin + 1), t - 1):
+        users = _users(shape, k, later.end)
+        for y in range(S):
+            at = used_at[k] + (y * users + t - k - 2) * Q * Q
+            for r in range(Q):
+                scale = work.epop[r * S + y]
+                source = r * room + (k - low) * K + y
+                for u in range(Q):
+                    used[at] = scale * popped[source]
+                    source += S
+                    at += 1
+
+
+@njit(**flags)
+def uncovered(shape, past, adjoint, later, t, work):  # type: ignore[no-untyped-def]
+    """B of step t into `later.back`."""
     Q, S = shape.states, shape.symbols
     K = Q * S
     low = first_of(shape, t)
@@ -238,34 +258,26 @@ def uncovered(shape, past, adjoint, later, t, work, room):  # type: ignore[no-un
     base = lowest - lowest % 4
     groups = (t - 1 - base + 3) // 4 if t - 1 > lowest else 0
     wide = later.back.shape[0] // Q
-    back, popped, epop, products = later.back, work.popped, work.epop, work.products
+    back, products, off = later.back, work.products, work.off
+    start, stride = shape.start, shape.stride
     back[:] = 0
+    for g in range(groups):
+        work.counts[g] = (min(base + 4 * g + 3, t - 2) - low) * K
     for y in range(S):
         for r in range(Q):
-            work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
+            work.pos[r] = start[t] + (r * S + y) * stride[t]
         for u in range(Q):
-            for g in range(groups):
-                work.counts[g] = (min(base + 4 * g + 3, t - 2) - low) * K
-                for c in range(4):
-                    k = base + 4 * g + c
-                    place = shape.start[k] + (low - first_of(shape, k)) * K
-                    work.off[4 * g + c] = place + (u * S + y) * shape.stride[k]
-            dots(
-                past.chart, work.off, work.counts, groups, adjoint.chart, work.pos, Q, products
-            )
-            for k in range(lowest, t - 1):
-                i = 4 * ((k - base) // 4 * Q) + (k - base) % 4
-                at = 32 + (k - low) * K + u * S + y
-                for r in range(Q):
-                    back[r * wide + at] = epop[r * S + y] * products[i + 4 * r]
-    for k in range(max(lowest, later.begin + 1), t - 1):
-        users = _users(shape, k, later.end)
-        for y in range(S):
-            at = later.used_at[k] + (y * users + t - k - 2) * Q * Q
+            b = u * S + y
+            for c in range(4 * groups):
+                k = base + c
+                off[c] = start[k] + (low - first_of(shape, k)) * K + b * stride[k]
+            dots(past.chart, off, work.counts, groups, adjoint.chart, work.pos, Q, products)
             for r in range(Q):
-                for u in range(Q):
-                    a = popped[r * room + (k - low) * K + u * S + y]
-                    later.used[at + r * Q + u] = epop[r * S + y] * a
+                scale = work.epop[r * S + y]
+                target = r * wide + 32 + (lowest - low) * K + b
+                for k in range(lowest - base, t - 1 - base):
+                    back[target] = scale * products[4 * ((k >> 2) * Q + r) + (k & 3)]
+                    target += K
 
 
 @njit(**flags)
@@ -293,7 +305,8 @@ def retreat(  # type: ignore[no-untyped-def]
     for d in range(K):
         for b in range(K):
             dreplace[d * K + b] *= work.wreplace[d, b]
-    uncovered(shape, past, adjoint, later, t, work, room)
+    uncovered(shape, past, adjoint, later, t, work)
+    note_uses(shape, later, t, work, room)
     for r in range(Q):
         work.pos[r] = r * (later.back.shape[0] // Q) + 32
     _against_previous(shape, past, t, later.back, Q, dpop, work)

@@ -209,16 +209,40 @@ def totals(shape, past, t, push, replace, work):  # type: ignore[no-untyped-def]
 
 
 @njit(**flags)
-def columns(shape, past, t, work, room):  # type: ignore[no-untyped-def]
-    """P_t, the cubic part. Returns the smallest positive weight of an uncovered column."""
+def uncovered_weights(shape, t, y, work, room):  # type: ignore[no-untyped-def]
+    """Streams K, K+1, ... of `combine`: the columns (k, (u, y)), k from t-2 down, with E_b A."""
     Q, S = shape.states, shape.symbols
     K = Q * S
-    P, popped, epop, weights = past.chart, work.popped, work.epop, work.weights
+    low = first_of(shape, t)
+    lowest = max(low + 1, 0)
+    popped, weights, off = work.popped, work.weights, work.off
+    start, stride = shape.start, shape.stride
+    for u in range(Q):
+        b = u * S + y
+        c = K + u
+        for k in range(t - 2, lowest - 1, -1):
+            off[c] = start[k] + (low - first_of(shape, k)) * K + b * stride[k]
+            c += Q
+        for r in range(Q):
+            scale = work.epop[r * S + y]
+            source = r * room + (t - 2 - low) * K + b
+            target = (K + u) * Q + r
+            for _ in range(t - 1 - lowest):
+                weights[target] = scale * popped[source]
+                source -= K
+                target += Q * Q
+
+
+@njit(**flags)
+def columns(shape, past, t, work, room):  # type: ignore[no-untyped-def]
+    """P_t, the cubic part."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    P = past.chart
     low = first_of(shape, t)
     lowest = max(low + 1, 0)
     length = (t - 1 - low) * K
     step = 2 * lanes(P)
-    least = math.inf
     for tile in range((length + step - 1) // step):
         known = t - 1 - max(lowest, low + tile * step // K + 1)
         work.counts[tile] = K + Q * max(known, 0)
@@ -229,18 +253,7 @@ def columns(shape, past, t, work, room):  # type: ignore[no-untyped-def]
             )
             for r in range(Q):
                 work.weights[d * Q + r] = work.wreplace[d, r * S + y]
-        c = K
-        for k in range(t - 2, lowest - 1, -1):
-            place = shape.start[k] + (low - first_of(shape, k)) * K
-            for u in range(Q):
-                work.off[c] = place + (u * S + y) * shape.stride[k]
-                for r in range(Q):
-                    a = popped[r * room + (k - low) * K + u * S + y]
-                    w = epop[r * S + y] * a
-                    weights[c * Q + r] = w
-                    if a > 0 and w < least:
-                        least = w
-                c += 1
+        uncovered_weights(shape, t, y, work, room)
         for r in range(Q):
             work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
         combine(P, work.off, work.weights, Q, Q, work.counts, length, P, work.pos)
@@ -248,7 +261,6 @@ def columns(shape, past, t, work, room):  # type: ignore[no-untyped-def]
         place = shape.start[t] + b * shape.stride[t] + length
         for a in range(K):
             P[place + a] = work.wpush[a, b]
-    return least
 
 
 @njit(**flags)
@@ -276,14 +288,14 @@ def advance(shape, past, t, push, replace, pop, work, limit):  # type: ignore[no
     room = pop_weights(shape, past, t, pop, work)
     find_kept(shape, past, t, work, room)
     norm = totals(shape, past, t, push, replace, work)
-    least = columns(shape, past, t, work, room)
+    columns(shape, past, t, work, room)
     if shape.band > 0:
         masses(shape, past, t)
     floor = past.lost[K]
     find_floors(shape, past, t)
     past.lost[K] = min(floor, past.floor[t].min())
     if past.lost[:K].max() == -math.inf and nothing_lost(
-        shape, past, t, push, replace, pop, work, least, floor
+        shape, past, t, push, replace, pop, work, room, floor
     ):
         return True
     return lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit)

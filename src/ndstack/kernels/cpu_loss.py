@@ -23,36 +23,46 @@ from ndstack.kernels.cpu_simd import flags, lanes, least_positive, load, store
 
 
 @njit(**flags)
-def find_floors(shape, past, t):  # type: ignore[no-untyped-def]
-    """The smallest positive number of each column of time t; infinity if there is none."""
-    K = shape.states * shape.symbols
-    P = past.chart
-    length = (shape.band if shape.band > 0 else t + 1) * K
-    width = lanes(P)
-    cell = np.full(width, math.inf, P.dtype)
-    for b in range(K):
-        place = shape.start[t] + b * shape.stride[t]
-        cell[:] = math.inf
-        least = load(cell, 0)
-        for j in range(0, length, width):
-            least = least_positive(least, load(P, place + j))
-        store(cell, 0, least)
-        past.floor[t, b] = cell.min()
+def _smallest(X, place, length, cell):  # type: ignore[no-untyped-def]
+    """The smallest positive number among X[place : place + length], which ends in zeros."""
+    cell[:] = math.inf
+    least = load(cell, 0)
+    for j in range(0, length, lanes(X)):
+        least = least_positive(least, load(X, place + j))
+    store(cell, 0, least)
+    return cell.min()
 
 
 @njit(**flags)
-def nothing_lost(shape, past, t, push, replace, pop, work, least, floor):  # type: ignore[no-untyped-def]
+def find_floors(shape, past, t):  # type: ignore[no-untyped-def]
+    """The smallest positive number of each column of time t; infinity if there is none."""
+    K = shape.states * shape.symbols
+    length = (shape.band if shape.band > 0 else t + 1) * K
+    cell = np.empty(lanes(past.chart), past.chart.dtype)
+    for b in range(K):
+        place = shape.start[t] + b * shape.stride[t]
+        past.floor[t, b] = _smallest(past.chart, place, length, cell)
+
+
+@njit(**flags)
+def nothing_lost(shape, past, t, push, replace, pop, work, room, floor):  # type: ignore[no-untyped-def]
     """A quick test: True if no product of step t can have underflowed.
 
     Args:
-        least: the smallest weight of a column that a pop has uncovered.
         floor: the smallest positive number of the chart before step t.
     """
     Q, K = shape.states, shape.states * shape.symbols
     before, after = past.log_alpha[t - 1], past.log_total[t]
     tiny = float(np.finfo(past.chart.dtype).tiny)
     bound = math.log(tiny) - math.log(min(floor, 1.0))
-    fine = least * min(floor, 1.0) >= tiny
+    fine = True
+    cell = np.empty(lanes(past.chart), past.chart.dtype)
+    length = (t if shape.band == 0 else shape.band - 1) * K
+    for r in range(Q):
+        least = _smallest(work.popped, r * room, length, cell)
+        for y in range(shape.symbols):
+            b = r * shape.symbols + y
+            fine &= work.uncovered[b] == 0.0 or work.epop[b] * least * min(floor, 1.0) >= tiny
     for d in range(K):
         if before[d] == -math.inf:
             continue
