@@ -17,7 +17,7 @@ from torch import Tensor
 from ndstack.errors import NdstackError
 from ndstack.kernels import stratification as stratification_kernel
 from ndstack.kernels import superposition as superposition_kernel
-from ndstack.stacks import Stack, State, Stratification, Superposition
+from ndstack.stacks import Several, Stack, State, Stratification, Superposition
 
 STACKS: dict[str, Stack[Any]] = {
     "superposition": Superposition(4),
@@ -26,6 +26,7 @@ STACKS: dict[str, Stack[Any]] = {
     "superpositions 1-4-2 of depth 3": Superposition((1, 4, 2), depth=3),
     "synchronized superpositions": Superposition((1, 2), synchronized=True),
     "stratification": Stratification(4),
+    "several": Several(Superposition(2), Several(Superposition((1, 2), depth=2))),
 }
 
 every_stack = pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS.keys())
@@ -39,8 +40,13 @@ def sequence(stack: Stack[Any], batch: int, n: int, seed: int = 0) -> tuple[Tens
 
 
 def tensors(state: State) -> list[Tensor]:
-    values = (getattr(state, field.name) for field in dataclasses.fields(state))
-    return [value for value in values if isinstance(value, Tensor)]
+    """All that a state holds."""
+    found = []
+    for field in dataclasses.fields(state):
+        value = getattr(state, field.name)
+        for part in value if isinstance(value, tuple) else (value,):
+            found += tensors(part) if isinstance(part, State) else [part]
+    return found
 
 
 def assert_equal(one: State, other: State) -> None:
@@ -369,6 +375,25 @@ def test_a_state_may_hold_states_and_numbers_that_keep_their_dtype() -> None:
     assert half.total.dtype == torch.float64
     assert half.steps == 3
     assert state.select([1]).parts[0].reading.shape == (1, 1)
+
+
+def test_several_stacks_must_agree_on_how_to_squash_what_is_pushed() -> None:
+    with pytest.raises(NdstackError, match=r"\['sigmoid', 'tanh'\] given"):
+        Several(Superposition(2), Stratification(2))
+    with pytest.raises(NdstackError, match="at least one stack"):
+        Several()
+    assert Several(Counter(), Stratification(2)).push_activation == "tanh"
+
+
+def test_several_stacks_read_what_each_reads() -> None:
+    stacks = Stratification(2), Counter(), Stratification(3)
+    together = Several(*stacks)
+    actions, pushed = sequence(together, 2, 5)
+    readings, _ = together(actions, pushed)
+    first, _ = stacks[0](actions[..., :2], pushed[..., :2])
+    second, _ = stacks[1](actions[..., 2:4])
+    third, _ = stacks[2](actions[..., 4:], pushed[..., 2:])
+    assert torch.equal(readings, torch.cat([first, second, third], -1))
 
 
 def test_importing_compiles_nothing() -> None:

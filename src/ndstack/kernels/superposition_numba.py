@@ -33,22 +33,69 @@ def _softmax_backward(weights, grad):  # type: ignore[no-untyped-def]
 
 
 @_compiled
+def _add(factor, values, cell):  # type: ignore[no-untyped-def]
+    for j in range(cell.size):
+        cell[j] += factor * values[j]
+
+
+@_summing
+def _dot(a, b):  # type: ignore[no-untyped-def]
+    total = a.dtype.type(0)
+    for j in range(a.size):
+        total += a[j] * b[j]
+    return total
+
+
+@_compiled
+def _update_cell(i, old, height, vector, weights, new):  # type: ignore[no-untyped-def]
+    """Cell i of `_update`, counted from 0, where a neighbour may be missing."""
+    m = vector.size
+    cell = new[i * m : (i + 1) * m]
+    above = old[(i - 1) * m :] if i > 0 else vector
+    for j in range(m):
+        cell[j] = weights[0] * above[j]
+    if i < height:
+        _add(weights[1], old[i * m :], cell)
+    if i + 1 < height:
+        _add(weights[2], old[(i + 1) * m :], cell)
+
+
+@_compiled
 def _update(old, height, vector, weights, new, new_height):  # type: ignore[no-untyped-def]
     """V_t[i] = push V_{t-1}[i-1] + noop V_{t-1}[i] + pop V_{t-1}[i+1], where V_{t-1}[0] is v_t."""
     m = vector.size
-    size, new_size = height * m, new_height * m
     push, noop, pop = weights[0], weights[1], weights[2]
-    inner = max(min(new_size, size - m), m)
+    full = max(min(new_height, height - 1), 1)
     inside, here, below = new[m:], old[m:], old[2 * m :]
-    for f in range(inner - m):
+    for f in range((full - 1) * m):
         inside[f] = push * old[f] + noop * here[f] + pop * below[f]
-    for begin, end in ((0, m), (inner, new_size)):
-        for f in range(begin, end):
-            new[f] = push * (old[f - m] if f >= m else vector[f])
-            if f < size:
-                new[f] += noop * old[f]
-            if f + m < size:
-                new[f] += pop * old[f + m]
+    _update_cell(0, old, height, vector, weights, new)
+    for i in range(full, new_height):
+        _update_cell(i, old, height, vector, weights, new)
+
+
+@_compiled
+def _update_cell_backward(  # type: ignore[no-untyped-def]
+    i, old, height, vector, weights, grad_new, new_height, grad_old, grad_weights
+):
+    """What `_update_backward` does for cell i, where a neighbour may be missing."""
+    m = vector.size
+    if i < new_height:
+        grad = grad_new[i * m : (i + 1) * m]
+        grad_weights[0] += _dot(grad, old[(i - 1) * m :] if i > 0 else vector)
+        if i < height:
+            grad_weights[1] += _dot(grad, old[i * m :])
+        if i + 1 < height:
+            grad_weights[2] += _dot(grad, old[(i + 1) * m :])
+    if i < height:
+        cell = grad_old[i * m : (i + 1) * m]
+        cell[:] = 0
+        if i + 1 < new_height:
+            _add(weights[0], grad_new[(i + 1) * m :], cell)
+        if i < new_height:
+            _add(weights[1], grad_new[i * m :], cell)
+        if 0 < i <= new_height:
+            _add(weights[2], grad_new[(i - 1) * m :], cell)
 
 
 @_summing
@@ -57,35 +104,26 @@ def _update_backward(  # type: ignore[no-untyped-def]
 ):
     """The adjoint of `_update`."""
     m = vector.size
-    size, new_size = height * m, new_height * m
     push, noop, pop = weights[0], weights[1], weights[2]
     grad_push = grad_noop = grad_pop = old.dtype.type(0)
-    inner = max(min(new_size, size) - m, m)
-    for f in range(m):
-        grad_vector[f] = push * grad_new[f]
-        grad_push += grad_new[f] * vector[f]
+    full = max(min(new_height, height) - 1, 1)
     inside, here, below = grad_old[m:], old[m:], old[2 * m :]
     grad_here, grad_below = grad_new[m:], grad_new[2 * m :]
-    for f in range(inner - m):
+    for f in range((full - 1) * m):
         inside[f] = push * grad_below[f] + noop * grad_here[f] + pop * grad_new[f]
         grad_push += grad_here[f] * old[f]
         grad_noop += grad_here[f] * here[f]
         grad_pop += grad_here[f] * below[f]
-    for begin, end in ((0, m), (inner, max(new_size, size))):
-        for f in range(begin, end):
-            if m <= f < new_size:
-                grad_push += grad_new[f] * old[f - m]
-            if f < min(new_size, size):
-                grad_noop += grad_new[f] * old[f]
-            if f < min(new_size, size - m):
-                grad_pop += grad_new[f] * old[f + m]
-            if f < size:
-                grad_old[f] = push * grad_new[f + m] if f + m < new_size else 0
-                if f < new_size:
-                    grad_old[f] += noop * grad_new[f]
-                if m <= f < new_size + m:
-                    grad_old[f] += pop * grad_new[f - m]
     grad_weights[0], grad_weights[1], grad_weights[2] = grad_push, grad_noop, grad_pop
+    for j in range(m):
+        grad_vector[j] = push * grad_new[j]
+    _update_cell_backward(
+        0, old, height, vector, weights, grad_new, new_height, grad_old, grad_weights
+    )
+    for i in range(full, max(new_height, height)):
+        _update_cell_backward(
+            i, old, height, vector, weights, grad_new, new_height, grad_old, grad_weights
+        )
 
 
 @_compiled
