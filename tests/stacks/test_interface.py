@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -410,3 +412,10 @@ def test_torch_compile_falls_back_without_error() -> None:
     actions, pushed = sequence(stack, 2, 3)
     compiled = torch.compile(lambda a, p: stack.scan(a, p)[0], backend="eager")
     torch.testing.assert_close(compiled(actions, pushed), stack.scan(actions, pushed)[0])
+
+
+def test_the_examples_of_the_page_run() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "stacks.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    assert len(examples) >= 5
+    exec(compile("".join(examples), "stacks.md", "exec"), {})
