@@ -199,6 +199,11 @@ def weights_again(shape, past, t, push, replace, pop, work):  # type: ignore[no-
     Q, S = shape.states, shape.symbols
     K = Q * S
     room = pop_weights(shape, past, t, pop, work)
+    for d in range(K):
+        if shape.band > 0:
+            work.kept[d] = past.mass[t - 1, 1, d]
+        else:
+            work.kept[d] = 1.0 if t > 1 or shape.fix else 0.0
     for b in range(K):
         total = past.log_total[t, b]
         alive = total > -math.inf
@@ -207,7 +212,8 @@ def weights_again(shape, past, t, push, replace, pop, work):  # type: ignore[no-
         for d in range(K):
             before = past.log_alpha[t - 1, d] - total
             work.wpush[d, b] = math.exp(before + push[d * K + b]) if alive else 0.0
-            work.wreplace[d, b] = math.exp(before + replace[d * K + b]) if alive else 0.0
+            used = alive and work.kept[d] > 0
+            work.wreplace[d, b] = math.exp(before + replace[d * K + b]) if used else 0.0
     return room
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -15,6 +15,9 @@ from ndstack.kernels.cpu_backward import Adjoint
 from ndstack.kernels.cpu_forward import Past, Shape
 from ndstack.kernels.layout import Layout, layout
 from ndstack.kernels.threads import share
+
+if TYPE_CHECKING:
+    from ndstack.kernels.scan import Setting
 
 LIMITS = {torch.float32: math.log(1e-7), torch.float64: math.log(1e-13)}
 """How much mass a chart may lose to underflow before it is not trusted, as a logarithm."""
@@ -67,7 +70,11 @@ class CpuChart:
 
 
 def forward(
-    chart: CpuChart, start: int, actions: tuple[Tensor, Tensor, Tensor], attend: bool
+    chart: CpuChart,
+    start: int,
+    actions: tuple[Tensor, Tensor, Tensor],
+    attend: bool,
+    strict: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Steps start + 1, ..., written into the chart.
 
@@ -76,6 +83,7 @@ def forward(
         actions: push, replace, pop, [B, n, K * K], [B, n, K * K], [B, n, K * Q], of the chart's
             dtype.
         attend: whether to compute the attention.
+        strict: whether the attention of hardly probable configuration types has to be right too.
 
     Returns:
         Readings [B, n, K], attention [B, n, K, start + n + 1] or empty, and which sequences can be
@@ -89,11 +97,12 @@ def forward(
     ok = np.zeros(batch, np.bool_)
     shape, past = chart.shape(), chart.past()
     given = [action.detach().contiguous().numpy() for action in actions]
+    shown = reading.numpy(), attention.numpy()
     limit = LIMITS[chart.columns.dtype]
 
     def work(lo: int, hi: int) -> None:
         cpu_scan.forward(
-            shape, past, lo, hi, start, *given, reading.numpy(), attention.numpy(), ok, limit
+            shape, past, lo, hi, start, *given, *shown, ok, limit, strict
         )
 
     share(batch, work, cost(chart.places, start, steps) * batch)
@@ -112,12 +121,14 @@ def backward(
     start: int,
     actions: tuple[Tensor, ...],
     outputs: tuple[Tensor, Tensor],
-    grad_outputs: tuple[Tensor, Tensor],
+    grad_outputs: tuple[Tensor, Tensor | None],
+    ok: Tensor,
     carried: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, ...]:
     """The derivatives by the actions of `forward`.
 
     Args:
+        ok: which sequences can be trusted; the others get zeros.
         carried: the derivatives by the chart's columns [B, size] and by log alpha [B,
             ends], which are changed in place; None if there are none and none are wanted.
     """
@@ -128,7 +139,9 @@ def backward(
     def arrays(tensors: tuple[Tensor, ...]) -> tuple[Any, ...]:
         return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
 
-    given, shown, received, written = map(arrays, (actions, outputs, grad_outputs, grads))
+    reading, attention = grad_outputs
+    received = arrays((reading, actions[0].new_zeros(0, 0, 0, 0) if attention is None else attention))
+    given, shown, written, sure = arrays(actions), arrays(outputs), arrays(grads), ok.numpy()
     ends = chart.places.ends
 
     def work(lo: int, hi: int) -> None:
@@ -146,6 +159,7 @@ def backward(
             shown,
             received,
             written,
+            sure,
         )
 
     share(batch, work, 2 * cost(chart.places, start, steps) * batch)
@@ -157,3 +171,32 @@ def fresh(batch: int, steps: int, states: int, symbols: int, window: int | None,
     """Empty charts for whole sequences."""
     band = 0 if window is None or window > steps else window
     return CpuChart.empty(batch, layout(states, symbols, steps + 1, band), fix, dtype)
+
+
+def run(
+    actions: tuple[Tensor, Tensor, Tensor], setting: Setting
+) -> tuple[CpuChart, Tensor, Tensor, Tensor]:
+    """The chart, the probabilities, the attention (empty if not wanted), and what to trust."""
+    batch, steps = actions[0].shape[:2]
+    chart = fresh(
+        batch,
+        steps,
+        setting.states,
+        setting.symbols,
+        setting.window,
+        setting.bottom_fix,
+        actions[0].dtype,
+    )
+    return chart, *forward(chart, 0, actions, setting.attend, setting.strict)
+
+
+def gradient(
+    chart: CpuChart,
+    setting: Setting,
+    actions: tuple[Tensor, ...],
+    outputs: tuple[Tensor, Tensor],
+    grads: tuple[Tensor, Tensor | None],
+    ok: Tensor,
+) -> tuple[Tensor, ...]:
+    """The derivatives by the actions; zero for sequences that are not to be trusted."""
+    return backward(chart, 0, actions, outputs, grads, ok, None)

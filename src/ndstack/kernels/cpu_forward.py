@@ -195,8 +195,8 @@ def totals(shape, past, t, push, replace, work):  # type: ignore[no-untyped-def]
         total = epop[b] * mass
         for d in range(K):
             wpush[d, b] = math.exp(before[d] + push[d * K + b] - best)
-            wreplace[d, b] = math.exp(before[d] + replace[d * K + b] - best)
-            wreplace[d, b] *= 1.0 if share[d] > 0 else 0.0
+            x = before[d] + replace[d * K + b] - best
+            wreplace[d, b] = math.exp(x) if share[d] > 0 else 0.0
             total += wpush[d, b] + wreplace[d, b] * share[d]
         after[b] += math.log(total)
         epop[b] /= total
@@ -278,11 +278,12 @@ def masses(shape, past, t):  # type: ignore[no-untyped-def]
 
 
 @njit(**flags)
-def advance(shape, past, t, push, replace, pop, work, limit):  # type: ignore[no-untyped-def]
+def advance(shape, past, t, push, replace, pop, work, limit, strict):  # type: ignore[no-untyped-def]
     """Step t. Returns False if the mass lost to underflow may exceed e^limit.
 
     Args:
         push, replace, pop: [K * K], [K * K], [K * Q], log weights.
+        strict: whether the limit holds for every configuration type on its own.
     """
     K = shape.states * shape.symbols
     room = pop_weights(shape, past, t, pop, work)
@@ -298,7 +299,9 @@ def advance(shape, past, t, push, replace, pop, work, limit):  # type: ignore[no
         shape, past, t, push, replace, pop, work, room, floor
     ):
         return True
-    return lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit)
+    return lost_mass(
+        shape, past, t, push, replace, pop, work, room, norm, limit, strict
+    ) and np.isfinite(work.wreplace.max())
 
 
 @njit(**flags)

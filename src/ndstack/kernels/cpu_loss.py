@@ -130,10 +130,12 @@ def _inherited(shape, past, r, y, push, replace, pop, terms):  # type: ignore[no
 
 
 @njit(**flags)
-def lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit):  # type: ignore[no-untyped-def]
+def lost_mass(  # type: ignore[no-untyped-def]
+    shape, past, t, push, replace, pop, work, room, norm, limit, strict
+):
     """Update `past.lost`. Returns False if more than e^limit of all mass may be lost.
 
-    Slow and exact; not needed where `nothing_lost` and nothing was lost before.
+    With `strict`, of the mass of some configuration type. Slow; not needed where `nothing_lost` and nothing was lost before.
     """
     Q, S = shape.states, shape.symbols
     K = Q * S
@@ -164,4 +166,8 @@ def lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit):  # t
     if norm == -math.inf:
         return new.max() == -math.inf
     past.lost[:K] = new - norm
+    if strict:
+        for b in range(K):
+            if new[b] > -math.inf and not new[b] - past.log_total[t, b] <= limit:
+                return False
     return log_sum(past.lost[:K]) <= limit

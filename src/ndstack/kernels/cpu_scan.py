@@ -25,7 +25,7 @@ def past_of(past, b):  # type: ignore[no-untyped-def]
 
 
 @njit(**flags)
-def forward(shape, past, lo, hi, start, push, replace, pop, reading, attention, ok, limit):  # type: ignore[no-untyped-def]
+def forward(shape, past, lo, hi, start, push, replace, pop, reading, attention, ok, limit, strict):  # type: ignore[no-untyped-def]
     """Sequences lo .. hi - 1 of a batch, from the chart of time `start` on.
 
     Args:
@@ -33,6 +33,7 @@ def forward(shape, past, lo, hi, start, push, replace, pop, reading, attention, 
         reading: [B, n, K], to be written.
         attention: [B, n, K, start + n + 1], to be written; or empty.
         ok: [B], whether the mass lost to underflow stayed below e^limit; to be written.
+        strict: whether that is to hold for every configuration type on its own.
     """
     work = room(shape, start + push.shape[1] + 1, past.chart)
     for b in range(lo, hi):
@@ -42,7 +43,8 @@ def forward(shape, past, lo, hi, start, push, replace, pop, reading, attention, 
         ok[b] = True
         for n in range(push.shape[1]):
             t = start + n + 1
-            if not advance(shape, own, t, push[b, n], replace[b, n], pop[b, n], work, limit):
+            actions = push[b, n], replace[b, n], pop[b, n]
+            if not advance(shape, own, t, *actions, work, limit, strict):
                 ok[b] = False
                 break
             reading[b, n] = np.exp(own.log_alpha[t])
@@ -80,6 +82,7 @@ def backward(  # type: ignore[no-untyped-def]
     outputs,
     grad_outputs,
     grads,
+    ok,
 ):
     """The gradient of `forward`.
 
@@ -90,6 +93,7 @@ def backward(  # type: ignore[no-untyped-def]
         outputs: reading, attention.
         grad_outputs: likewise.
         grads: dpush, dreplace, dpop, to be written.
+        ok: [B], the other sequences are passed over.
     """
     push, replace, pop = actions
     dpush, dreplace, dpop = grads
@@ -100,6 +104,8 @@ def backward(  # type: ignore[no-untyped-def]
     grad_alpha = np.zeros(reading.shape[2])
     none = np.zeros((0, 0), attention.dtype)
     for b in range(lo, hi):
+        if not ok[b]:
+            continue
         row = b if carried else 0
         own = past_of(past, b)
         back = Adjoint(adjoint.chart[row], adjoint.alpha[row])

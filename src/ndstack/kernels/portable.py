@@ -32,6 +32,7 @@ class Run:
         log_alpha: [B, T, K], normalised.
         log_total: [B, T, K], not normalised, given normalised log alpha of the step before.
         best_pop: [B, T, Q].
+        kept: [B, T, K], the mass of the columns of time t-1 that the window keeps at time t.
         low: for every t the first position that the window keeps.
     """
 
@@ -42,6 +43,7 @@ class Run:
     log_alpha: Tensor
     log_total: Tensor
     best_pop: Tensor
+    kept: Tensor
     low: list[int]
 
     @property
@@ -76,7 +78,8 @@ def _weights(run: Run, t: int, push: Tensor, replace: Tensor, pop: Tensor) -> tu
         push, replace, pop: log weights of step t with log alpha[t-1] added.
     """
     total, best = run.log_total[:, t], run.best_pop[:, t]
-    wpush, wreplace = _exp(push, total[:, None]), _exp(replace, total[:, None])
+    wpush = _exp(push, total[:, None])
+    wreplace = torch.where(run.kept[:, t, :, None] > 0, _exp(replace, total[:, None]), 0.0)
     wpop = _exp(pop, best[:, None])
     alive = best.repeat(1, run.symbols)
     return wpush, wreplace, wpop, torch.where(alive == NEG, 0.0, _exp(alive, total))
@@ -106,6 +109,7 @@ def forward(
         push.new_full((batch, times, kinds), NEG, dtype=wide),
         push.new_full((batch, times, kinds), NEG, dtype=wide),
         push.new_full((batch, times, states), NEG, dtype=wide),
+        push.new_ones(batch, times, kinds),
         [0 if window is None else max(0, t - window + 1) for t in range(times)],
     )
     run.log_alpha[:, 0, 0] = 0.0
@@ -145,10 +149,9 @@ def _step(
         rows = slice(first * states, (t - 1) * states)
         share = mass[:, :, rows, low:t].sum(-1).view(batch, symbols, -1, states)
         kept = popped * share.transpose(1, 2)[:, None]
-        alive = mass[:, :, (t - 1) * states : t * states, low:t].sum(-1).reshape(batch, kinds, 1)
-        replaced = replace + alive.to(replace.dtype).log()
-    else:
-        replaced = replace
+        rows = slice((t - 1) * states, t * states)
+        run.kept[:, t] = mass[:, :, rows, low:t].sum(-1).reshape(batch, kinds)
+    replaced = replace + run.kept[:, t, :, None].to(replace.dtype).log()
     found = kept.sum((2, 4), dtype=run.log_total.dtype).mT.reshape(batch, kinds)  # y, r
     terms = [push, replaced, (run.best_pop[:, t].repeat(1, symbols) + found.log())[:, None]]
     total = torch.logsumexp(torch.cat(terms, 1), 1)
