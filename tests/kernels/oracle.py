@@ -83,9 +83,7 @@ def read(
     readings, attentions = [], []
     states, symbols = push.shape[2:4]
     for b in range(push.shape[0]):
-        history = enumerate_runs(
-            push[b], replace[b], pop[b], window=window, bottom_fix=bottom_fix
-        )
+        history = enumerate_runs(push[b], replace[b], pop[b], window=window, bottom_fix=bottom_fix)
         for runs in history:
             groups = defaultdict(list)
             for state, stack, weight in runs:

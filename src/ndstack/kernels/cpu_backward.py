@@ -1,8 +1,9 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """The gradient of Lang's algorithm without logarithms, compiled: one step backward.
 
 Write G_t[i, a | b] for the derivative by log gamma[i, a -> t, b], divided by P_t[i, a | b], ab for
-the derivative by log alpha, gr for the part of it that comes from the reading p_t, and kappa for the
-derivative by the attention sum_a P_t[i, a | b]. With the weights WU, WR, CP, E and A of step t,
+the derivative by log alpha, gr for the part of it that comes from the reading p_t, and kappa for
+the derivative by the attention sum_a P_t[i, a | b]. With the weights WU, WR, CP, E and A of step t,
 
     w[i, b]   = ab[t, b] + gr_b + kappa[i, b];   G_t[i, a | b] += w[i, b]
     ab[i, a] += sum_b P_t[i, a | b] w[i, b]
@@ -26,11 +27,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ndstack.kernels.cpu_blocks import combine, dots
 from ndstack.kernels.cpu_forward import first_of, pop_weights
-from ndstack.kernels.cpu_simd import flags, lanes
+from ndstack.kernels.cpu_simd import kernel, lanes
 
 
 class Adjoint(NamedTuple):
@@ -67,15 +67,15 @@ class Later(NamedTuple):
     end: int
 
 
-@njit(**flags)
-def _users(shape, k, end):  # type: ignore[no-untyped-def]
+@kernel
+def _users(shape, k, end):
     """How many steps up to `end` can uncover a symbol pushed before or at time k: t from k + 2."""
     last = min(end, k + shape.band - 1) if shape.band > 0 else end
     return max(0, last - k - 1)
 
 
-@njit(**flags)
-def make_later(shape, begin, end, like):  # type: ignore[no-untyped-def]
+@kernel
+def make_later(shape, begin, end, like):
     """A `Later` for a call of steps begin + 1 .. end."""
     Q, S = shape.states, shape.symbols
     K = Q * S
@@ -94,8 +94,8 @@ def make_later(shape, begin, end, like):  # type: ignore[no-untyped-def]
     )
 
 
-@njit(**flags)
-def gather(shape, adjoint, later, t, work):  # type: ignore[no-untyped-def]
+@kernel
+def gather(shape, adjoint, later, t, work):
     """Add to G_t all that steps t+1, t+2, ... of the call say about it."""
     Q, S = shape.states, shape.symbols
     K = Q * S
@@ -136,8 +136,8 @@ def gather(shape, adjoint, later, t, work):  # type: ignore[no-untyped-def]
     combine(later.back, work.off, work.weights, K, K, work.counts, length, G, work.pos)
 
 
-@njit(**flags)
-def scatter(shape, adjoint, later, t, work, room):  # type: ignore[no-untyped-def]
+@kernel
+def scatter(shape, adjoint, later, t, work, room):
     """Add what step t says about G_k to it at once, for the k that are older than the call."""
     Q, S = shape.states, shape.symbols
     K = Q * S
@@ -159,8 +159,8 @@ def scatter(shape, adjoint, later, t, work, room):  # type: ignore[no-untyped-de
             combine(G, work.off, work.weights, Q, Q, work.counts, length, G, work.pos)
 
 
-@njit(**flags)
-def spread_reading(shape, past, adjoint, t, grad_alpha, grad_attention, work):  # type: ignore[no-untyped-def]
+@kernel
+def spread_reading(shape, past, adjoint, t, grad_alpha, grad_attention, work):
     """w: what the reading and the attention of time t say about G_t and ab.
 
     Args:
@@ -193,8 +193,8 @@ def spread_reading(shape, past, adjoint, t, grad_alpha, grad_attention, work):  
                 alpha[(i + 1) * K + a] += P[at + a] * x
 
 
-@njit(**flags)
-def weights_again(shape, past, t, push, replace, pop, work):  # type: ignore[no-untyped-def]
+@kernel
+def weights_again(shape, past, t, push, replace, pop, work):
     """WU, WR, CP, E and A of step t, from what the forward pass left. Returns the room of A."""
     Q, S = shape.states, shape.symbols
     K = Q * S
@@ -217,8 +217,8 @@ def weights_again(shape, past, t, push, replace, pop, work):  # type: ignore[no-
     return room
 
 
-@njit(**flags)
-def _against_previous(shape, past, t, Y, many, res, work):  # type: ignore[no-untyped-def]
+@kernel
+def _against_previous(shape, past, t, Y, many, res, work):
     """res[d * many + r] = sum over i < t-1 of P_{t-1}[i, a | d] Y[work.pos[r] + (i, a)]."""
     K = shape.states * shape.symbols
     low = first_of(shape, t)
@@ -234,8 +234,8 @@ def _against_previous(shape, past, t, Y, many, res, work):  # type: ignore[no-un
             res[d * many + r] = work.products[4 * (d // 4 * many + r) + d % 4]
 
 
-@njit(**flags)
-def note_uses(shape, later, t, work, room):  # type: ignore[no-untyped-def]
+@kernel
+def note_uses(shape, later, t, work, room):
     """E_b A[r; k, u, y] of step t into `later.used`, for the k of the same call."""
     Q, S = shape.states, shape.symbols
     K = Q * S
@@ -248,14 +248,14 @@ def note_uses(shape, later, t, work, room):  # type: ignore[no-untyped-def]
             for r in range(Q):
                 scale = work.epop[r * S + y]
                 source = r * room + (k - low) * K + y
-                for u in range(Q):
+                for _ in range(Q):
                     used[at] = scale * popped[source]
                     source += S
                     at += 1
 
 
-@njit(**flags)
-def uncovered(shape, past, adjoint, later, t, work):  # type: ignore[no-untyped-def]
+@kernel
+def uncovered(shape, past, adjoint, later, t, work):
     """B of step t into `later.back`."""
     Q, S = shape.states, shape.symbols
     K = Q * S
@@ -286,8 +286,8 @@ def uncovered(shape, past, adjoint, later, t, work):  # type: ignore[no-untyped-
                     target += K
 
 
-@njit(**flags)
-def retreat(  # type: ignore[no-untyped-def]
+@kernel
+def retreat(
     shape, past, adjoint, later, t, push, replace, pop, grad_alpha, grad_attention, grads, work
 ):
     """Step t of the gradient.

@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """The two operations that hold all heavy work of the compiled kernels, on columns of a chart.
 
 `combine` adds up columns with weights, `dots` multiplies columns with each other. Forward and
@@ -8,11 +9,9 @@ registers; the last is bound by multiply-adds alone.
 
 from __future__ import annotations
 
-from numba import njit
-
 from ndstack.kernels.cpu_simd import (
-    flags,
     fma,
+    kernel,
     lanes,
     load,
     plus,
@@ -23,8 +22,8 @@ from ndstack.kernels.cpu_simd import (
 )
 
 
-@njit(**flags)
-def combine(X, off, W, wide, many, counts, length, out, pos):  # type: ignore[no-untyped-def]
+@kernel
+def combine(X, off, W, wide, many, counts, length, out, pos):
     """out[pos[r] + j] += sum_{c < counts[j // step]} W[c * wide + r] X[off[c] + j].
 
     For r < many and j < length, rounded up to whole steps of two vectors.
@@ -42,8 +41,8 @@ def combine(X, off, W, wide, many, counts, length, out, pos):  # type: ignore[no
         r += part
 
 
-@njit(**flags)
-def _combine3(X, off, W, wide, r, counts, tiles, out, pos):  # type: ignore[no-untyped-def]
+@kernel
+def _combine3(X, off, W, wide, r, counts, tiles, out, pos):
     width = lanes(X)
     for tile in range(tiles):
         j = 2 * width * tile
@@ -65,8 +64,8 @@ def _combine3(X, off, W, wide, r, counts, tiles, out, pos):  # type: ignore[no-u
         store(out, p2 + width, b2)
 
 
-@njit(**flags)
-def _combine2(X, off, W, wide, r, counts, tiles, out, pos):  # type: ignore[no-untyped-def]
+@kernel
+def _combine2(X, off, W, wide, r, counts, tiles, out, pos):
     width = lanes(X)
     for tile in range(tiles):
         j, count = 2 * width * tile, counts[tile]
@@ -95,8 +94,8 @@ def _combine2(X, off, W, wide, r, counts, tiles, out, pos):  # type: ignore[no-u
         store(out, p1 + width, plus(b1, f1))
 
 
-@njit(**flags)
-def _combine1(X, off, W, wide, r, counts, tiles, out, pos):  # type: ignore[no-untyped-def]
+@kernel
+def _combine1(X, off, W, wide, r, counts, tiles, out, pos):
     width = lanes(X)
     for tile in range(tiles):
         j, count = 2 * width * tile, counts[tile]
@@ -117,8 +116,8 @@ def _combine1(X, off, W, wide, r, counts, tiles, out, pos):  # type: ignore[no-u
         store(out, p0 + width, plus(b0, f0))
 
 
-@njit(**flags)
-def dots(X, off, lengths, groups, Y, pos, many, res):  # type: ignore[no-untyped-def]
+@kernel
+def dots(X, off, lengths, groups, Y, pos, many, res):
     """res[4 (g * many + r) + c] = sum_{j < lengths[g]} X[off[4 g + c] + j] Y[pos[r] + j].
 
     For g < groups, c < 4 and r < many. The sums run over whole vectors, so X has to be zero up to a
@@ -136,8 +135,8 @@ def dots(X, off, lengths, groups, Y, pos, many, res):  # type: ignore[no-untyped
         r += part
 
 
-@njit(**flags)
-def _dots3(X, off, lengths, groups, Y, pos, r, many, res):  # type: ignore[no-untyped-def]
+@kernel
+def _dots3(X, off, lengths, groups, Y, pos, r, many, res):
     p0, p1, p2 = pos[r], pos[r + 1], pos[r + 2]
     for g in range(groups):
         o0, o1, o2, o3 = off[4 * g], off[4 * g + 1], off[4 * g + 2], off[4 * g + 3]
@@ -158,8 +157,8 @@ def _dots3(X, off, lengths, groups, Y, pos, r, many, res):  # type: ignore[no-un
         store_sums(res, i + 8, c0, c1, c2, c3)
 
 
-@njit(**flags)
-def _dots2(X, off, lengths, groups, Y, pos, r, many, res):  # type: ignore[no-untyped-def]
+@kernel
+def _dots2(X, off, lengths, groups, Y, pos, r, many, res):
     p0, p1 = pos[r], pos[r + 1]
     for g in range(groups):
         o0, o1, o2, o3 = off[4 * g], off[4 * g + 1], off[4 * g + 2], off[4 * g + 3]
@@ -179,8 +178,8 @@ def _dots2(X, off, lengths, groups, Y, pos, r, many, res):  # type: ignore[no-un
         store_sums(res, i + 4, b0, b1, b2, b3)
 
 
-@njit(**flags)
-def _dots1(X, off, lengths, groups, Y, pos, r, many, res):  # type: ignore[no-untyped-def]
+@kernel
+def _dots1(X, off, lengths, groups, Y, pos, r, many, res):
     p0 = pos[r]
     for g in range(groups):
         o0, o1, o2, o3 = off[4 * g], off[4 * g + 1], off[4 * g + 2], off[4 * g + 3]

@@ -41,11 +41,12 @@ class CpuChart:
         """Charts with room for the times of the layout."""
         times, kinds, band = places.times, places.kinds, places.band
         double = torch.float64
+        masses = (batch, times, band + 1, kinds) if band else (batch, 0, 0, 0)
         return cls(
             torch.zeros(batch, places.size, dtype=dtype),
             torch.empty(batch, times, kinds, dtype=double),
             torch.empty(batch, times, kinds, dtype=double),
-            torch.empty((batch, times, band + 1, kinds) if band else (batch, 0, 0, 0), dtype=double),
+            torch.empty(masses, dtype=double),
             torch.empty(batch, times, kinds, dtype=double),
             torch.empty(batch, kinds + 1, dtype=double),
             places,
@@ -101,9 +102,7 @@ def forward(
     limit = LIMITS[chart.columns.dtype]
 
     def work(lo: int, hi: int) -> None:
-        cpu_scan.forward(
-            shape, past, lo, hi, start, *given, *shown, ok, limit, strict
-        )
+        cpu_scan.forward(shape, past, lo, hi, start, *given, *shown, ok, limit, strict)
 
     share(batch, work, cost(chart.places, start, steps) * batch)
     return reading, attention, torch.from_numpy(ok)
@@ -140,7 +139,8 @@ def backward(
         return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
 
     reading, attention = grad_outputs
-    received = arrays((reading, actions[0].new_zeros(0, 0, 0, 0) if attention is None else attention))
+    nothing = actions[0].new_zeros(0, 0, 0, 0)
+    received = arrays((reading, nothing if attention is None else attention))
     given, shown, written, sure = arrays(actions), arrays(outputs), arrays(grads), ok.numpy()
     ends = chart.places.ends
 
@@ -166,8 +166,15 @@ def backward(
     return grads
 
 
-def fresh(batch: int, steps: int, states: int, symbols: int, window: int | None, fix: bool,
-          dtype: torch.dtype) -> CpuChart:
+def fresh(
+    batch: int,
+    steps: int,
+    states: int,
+    symbols: int,
+    window: int | None,
+    fix: bool,
+    dtype: torch.dtype,
+) -> CpuChart:
     """Empty charts for whole sequences."""
     band = 0 if window is None or window > steps else window
     return CpuChart.empty(batch, layout(states, symbols, steps + 1, band), fix, dtype)

@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """Lang's algorithm without logarithms, compiled: one step forward, and a scan over given actions.
 
 The chart holds, for every time t and configuration types a = (q, x) and b = (r, y),
@@ -25,11 +26,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ndstack.kernels.cpu_blocks import combine
 from ndstack.kernels.cpu_loss import find_floors, log_sum, lost_mass, nothing_lost
-from ndstack.kernels.cpu_simd import flags, lanes
+from ndstack.kernels.cpu_simd import inlined, kernel, lanes
 
 
 class Shape(NamedTuple):
@@ -82,8 +82,8 @@ class Work(NamedTuple):
     products: np.ndarray
 
 
-@njit(**flags)
-def room(shape, times, like):  # type: ignore[no-untyped-def]
+@kernel
+def room(shape, times, like):
     """A `Work` for charts of the given number of times."""
     Q, S = shape.states, shape.symbols
     K = Q * S
@@ -106,14 +106,14 @@ def room(shape, times, like):  # type: ignore[no-untyped-def]
     )
 
 
-@njit(inline="always", **flags)
-def first_of(shape, t):  # type: ignore[no-untyped-def]
+@inlined
+def first_of(shape, t):
     """The i at which the columns of time t begin."""
     return t - shape.band if shape.band > 0 else -1
 
 
-@njit(**flags)
-def find_kept(shape, past, t, work, room):  # type: ignore[no-untyped-def]
+@kernel
+def find_kept(shape, past, t, work, room):
     """kept_{t-1}[d], and the mass that a pop into state r uncovers: sum_{k, u} A kept_k."""
     Q, S = shape.states, shape.symbols
     K = Q * S
@@ -143,8 +143,8 @@ def find_kept(shape, past, t, work, room):  # type: ignore[no-untyped-def]
                 uncovered[r * S + y] += sums[u * S + y]
 
 
-@njit(**flags)
-def pop_weights(shape, past, t, pop, work):  # type: ignore[no-untyped-def]
+@kernel
+def pop_weights(shape, past, t, pop, work):
     """mp_r, CP, and A[r; k, u, y] for all (k, u, y) from i = first(t) on."""
     Q, K = shape.states, shape.states * shape.symbols
     low = first_of(shape, t)
@@ -166,14 +166,12 @@ def pop_weights(shape, past, t, pop, work):  # type: ignore[no-untyped-def]
         work.pos[r] = r * room
         work.popped[r * room : r * room + length + 32] = 0
     work.counts[: length // (2 * lanes(past.chart)) + 1] = K
-    combine(
-        past.chart, work.off, work.wpop, Q, Q, work.counts, length, work.popped, work.pos
-    )
+    combine(past.chart, work.off, work.wpop, Q, Q, work.counts, length, work.popped, work.pos)
     return room
 
 
-@njit(**flags)
-def totals(shape, past, t, push, replace, work):  # type: ignore[no-untyped-def]
+@kernel
+def totals(shape, past, t, push, replace, work):
     """log alpha[t], normalised and not, and the weights of push, replace and pop."""
     K = shape.states * shape.symbols
     wpush, wreplace, epop, share = work.wpush, work.wreplace, work.epop, work.kept
@@ -208,8 +206,8 @@ def totals(shape, past, t, push, replace, work):  # type: ignore[no-untyped-def]
     return norm
 
 
-@njit(**flags)
-def uncovered_weights(shape, t, y, work, room):  # type: ignore[no-untyped-def]
+@kernel
+def uncovered_weights(shape, t, y, work, room):
     """Streams K, K+1, ... of `combine`: the columns (k, (u, y)), k from t-2 down, with E_b A."""
     Q, S = shape.states, shape.symbols
     K = Q * S
@@ -233,8 +231,8 @@ def uncovered_weights(shape, t, y, work, room):  # type: ignore[no-untyped-def]
                 target += Q * Q
 
 
-@njit(**flags)
-def columns(shape, past, t, work, room):  # type: ignore[no-untyped-def]
+@kernel
+def columns(shape, past, t, work, room):
     """P_t, the cubic part."""
     Q, S = shape.states, shape.symbols
     K = Q * S
@@ -263,8 +261,8 @@ def columns(shape, past, t, work, room):  # type: ignore[no-untyped-def]
             P[place + a] = work.wpush[a, b]
 
 
-@njit(**flags)
-def masses(shape, past, t):  # type: ignore[no-untyped-def]
+@kernel
+def masses(shape, past, t):
     """The mass of the columns of time t from each i on."""
     K = shape.states * shape.symbols
     for b in range(K):
@@ -277,8 +275,8 @@ def masses(shape, past, t):  # type: ignore[no-untyped-def]
             past.mass[t, j, b] = total
 
 
-@njit(**flags)
-def advance(shape, past, t, push, replace, pop, work, limit, strict):  # type: ignore[no-untyped-def]
+@kernel
+def advance(shape, past, t, push, replace, pop, work, limit, strict):
     """Step t. Returns False if the mass lost to underflow may exceed e^limit.
 
     Args:
@@ -304,8 +302,8 @@ def advance(shape, past, t, push, replace, pop, work, limit, strict):  # type: i
     ) and np.isfinite(work.wreplace.max())
 
 
-@njit(**flags)
-def begin(shape, past):  # type: ignore[no-untyped-def]
+@kernel
+def begin(shape, past):
     """The chart at time 0."""
     K = shape.states * shape.symbols
     past.log_alpha[0] = -math.inf
@@ -319,8 +317,8 @@ def begin(shape, past):  # type: ignore[no-untyped-def]
     past.lost[K] = past.floor[0].min()
 
 
-@njit(**flags)
-def attend(shape, past, t, out):  # type: ignore[no-untyped-def]
+@kernel
+def attend(shape, past, t, out):
     """out[b, i + 1] = sum_a P_t[i, a | b], for the i that the chart holds."""
     K = shape.states * shape.symbols
     low = first_of(shape, t)

@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """A bound on what underflow can cost, kept beside the compiled forward pass.
 
 Only numbers inside a column can underflow. Where a product of a positive weight and the smallest
@@ -17,13 +18,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-from ndstack.kernels.cpu_simd import flags, lanes, least_positive, load, store
+from ndstack.kernels.cpu_simd import kernel, lanes, least_positive, load, store
 
 
-@njit(**flags)
-def _smallest(X, place, length, cell):  # type: ignore[no-untyped-def]
+@kernel
+def _smallest(X, place, length, cell):
     """The smallest positive number among X[place : place + length], which ends in zeros."""
     cell[:] = math.inf
     least = load(cell, 0)
@@ -33,8 +33,8 @@ def _smallest(X, place, length, cell):  # type: ignore[no-untyped-def]
     return cell.min()
 
 
-@njit(**flags)
-def find_floors(shape, past, t):  # type: ignore[no-untyped-def]
+@kernel
+def find_floors(shape, past, t):
     """The smallest positive number of each column of time t; infinity if there is none."""
     K = shape.states * shape.symbols
     length = (shape.band if shape.band > 0 else t + 1) * K
@@ -44,8 +44,8 @@ def find_floors(shape, past, t):  # type: ignore[no-untyped-def]
         past.floor[t, b] = _smallest(past.chart, place, length, cell)
 
 
-@njit(**flags)
-def nothing_lost(shape, past, t, push, replace, pop, work, room, floor):  # type: ignore[no-untyped-def]
+@kernel
+def nothing_lost(shape, past, t, push, replace, pop, work, room, floor):
     """A quick test: True if no product of step t can have underflowed.
 
     Args:
@@ -77,8 +77,8 @@ def nothing_lost(shape, past, t, push, replace, pop, work, room, floor):  # type
     return fine
 
 
-@njit(**flags)
-def _pop_may_lose(shape, past, t, r, pop, work, tiny):  # type: ignore[no-untyped-def]
+@kernel
+def _pop_may_lose(shape, past, t, r, pop, work, tiny):
     """Whether a term of A[r; ...] may have underflowed."""
     Q = shape.states
     for d in range(Q * shape.symbols):
@@ -88,8 +88,8 @@ def _pop_may_lose(shape, past, t, r, pop, work, tiny):  # type: ignore[no-untype
     return False
 
 
-@njit(**flags)
-def _column_may_lose(shape, past, t, r, y, push, replace, work, room, tiny):  # type: ignore[no-untyped-def]
+@kernel
+def _column_may_lose(shape, past, t, r, y, push, replace, work, room, tiny):
     """Whether a term of the column (t, (r, y)) may have underflowed."""
     Q, S = shape.states, shape.symbols
     K, b = Q * S, r * S + y
@@ -110,15 +110,15 @@ def _column_may_lose(shape, past, t, r, y, push, replace, work, room, tiny):  # 
     return False
 
 
-@njit(**flags)
-def log_sum(values):  # type: ignore[no-untyped-def]
+@kernel
+def log_sum(values):
     """log sum exp, of nothing but zeros too."""
     best = values.max()
     return best + math.log(np.exp(values - best).sum()) if best > -math.inf else -math.inf
 
 
-@njit(**flags)
-def _inherited(shape, past, r, y, push, replace, pop, terms):  # type: ignore[no-untyped-def]
+@kernel
+def _inherited(shape, past, r, y, push, replace, pop, terms):
     """The log weight at (r, y) of runs that were lost before."""
     Q, K = shape.states, shape.states * shape.symbols
     b = r * shape.symbols + y
@@ -129,13 +129,12 @@ def _inherited(shape, past, r, y, push, replace, pop, terms):  # type: ignore[no
     return log_sum(terms)
 
 
-@njit(**flags)
-def lost_mass(  # type: ignore[no-untyped-def]
-    shape, past, t, push, replace, pop, work, room, norm, limit, strict
-):
+@kernel
+def lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit, strict):
     """Update `past.lost`. Returns False if more than e^limit of all mass may be lost.
 
-    With `strict`, of the mass of some configuration type. Slow; not needed where `nothing_lost` and nothing was lost before.
+    With `strict`, of the mass of some configuration type. Slow; not needed where `nothing_lost` and
+    nothing was lost before.
     """
     Q, S = shape.states, shape.symbols
     K = Q * S

@@ -1,18 +1,17 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """Compiled scans over given actions: parts of a batch, steps begin + 1 .. end, there and back."""
 
 from __future__ import annotations
 
-
 import numpy as np
-from numba import njit
 
 from ndstack.kernels.cpu_backward import Adjoint, gather, make_later, retreat
 from ndstack.kernels.cpu_forward import Past, advance, attend, begin, room
-from ndstack.kernels.cpu_simd import flags
+from ndstack.kernels.cpu_simd import kernel
 
 
-@njit(**flags)
-def past_of(past, b):  # type: ignore[no-untyped-def]
+@kernel
+def past_of(past, b):
     """The `Past` of one sequence of a batch."""
     return Past(
         past.chart[b],
@@ -24,8 +23,8 @@ def past_of(past, b):  # type: ignore[no-untyped-def]
     )
 
 
-@njit(**flags)
-def forward(shape, past, lo, hi, start, push, replace, pop, reading, attention, ok, limit, strict):  # type: ignore[no-untyped-def]
+@kernel
+def forward(shape, past, lo, hi, start, push, replace, pop, reading, attention, ok, limit, strict):
     """Sequences lo .. hi - 1 of a batch, from the chart of time `start` on.
 
     Args:
@@ -52,8 +51,8 @@ def forward(shape, past, lo, hi, start, push, replace, pop, reading, attention, 
                 attend(shape, own, t, attention[b, n])
 
 
-@njit(**flags)
-def reading_gradient(reading, grad, attention, grad_attention, out):  # type: ignore[no-untyped-def]
+@kernel
+def reading_gradient(reading, grad, attention, grad_attention, out):
     """out_b: the derivative by log alpha[t, b], through the reading and the attention of time t.
 
     p_b = alpha_b / sum alpha, and the attention is divided by alpha_b.
@@ -69,8 +68,8 @@ def reading_gradient(reading, grad, attention, grad_attention, out):  # type: ig
                 out[b] -= grad_attention[b, i] * attention[b, i]
 
 
-@njit(**flags)
-def backward(  # type: ignore[no-untyped-def]
+@kernel
+def backward(
     shape,
     past,
     adjoint,
@@ -134,5 +133,3 @@ def backward(  # type: ignore[no-untyped-def]
             )
         if carried:
             gather(shape, back, later, start, work)
-
-

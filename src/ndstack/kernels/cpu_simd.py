@@ -1,3 +1,4 @@
+# mypy: allow-untyped-calls
 """Vectors as values in numba code: load, spread, multiply-add, store, sum up.
 
 The cubic part of Lang's algorithm is bound by multiply-adds only if sums stay in registers, which
@@ -7,28 +8,45 @@ splits a vector into as many registers as the machine needs, so the code runs an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
-from llvmlite.binding import get_host_cpu_features
-from numba.core import types
-from numba.core.cgutils import create_struct_proxy
-from numba.extending import intrinsic, models, register_model
+from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
+from numba import extending, njit
+from numba.core import cgutils, types
+
+struct_proxy: Any = cgutils.create_struct_proxy
 
 BYTES = 64 if "avx512f" in get_host_cpu_features() else 32
 """The size of a vector: one register of the widest kind, or two on machines with small ones."""
 
-flags = {
+_FLAGS: dict[str, Any] = {
     "nogil": True,
     "cache": True,
     "boundscheck": False,
     "error_model": "numpy",
     "fastmath": {"contract", "reassoc", "nsz", "arcp"},
 }
-"""How the kernels are compiled. Infinities keep their meaning: no `ninf`, no `nnan`."""
+# Infinities keep their meaning: no "ninf", no "nnan".
 
 
-class Vector(types.Type):  # type: ignore[misc]
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a function when it is first called, and keep the code on disk."""
+    return njit(**_FLAGS)(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """The same for a small function that costs less than its call."""
+    return njit(inline="always", **_FLAGS)(function)
+
+
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """A function of numba code that writes LLVM code itself."""
+    return extending.intrinsic(function)
+
+
+class Vector(types.Type):
     """The numba type of a vector of float32 or float64."""
 
     def __init__(self, dtype: Any) -> None:
@@ -41,8 +59,8 @@ class Vector(types.Type):  # type: ignore[misc]
         return int(BYTES * 8 // self.dtype.bitwidth)
 
 
-@register_model(Vector)
-class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+@extending.register_model(Vector)
+class _VectorModel(extending.models.PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: Any) -> None:
         element = ir.FloatType() if fe_type.dtype.bitwidth == 32 else ir.DoubleType()
         super().__init__(dmm, fe_type, ir.VectorType(element, fe_type.lanes))
@@ -50,7 +68,7 @@ class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, place: Any) -> Any:
     """The address of array[place]."""
-    struct = create_struct_proxy(array_type)(context, builder, value=array)
+    struct = struct_proxy(array_type)(context, builder, value=array)
     return builder.gep(struct.data, [place])
 
 

@@ -66,6 +66,11 @@ def symbol_first(tensor: Tensor, states: int, symbols: int, dims: int) -> Tensor
     return split.permute(order).reshape(tensor.shape)
 
 
+def by_position(column: Tensor, kinds: int) -> Tensor:
+    """A view of columns with (i, a) as two dimensions."""
+    return column.view(*column.shape[:-1], -1, kinds)
+
+
 def _exp(x: Tensor, shift: Tensor) -> Tensor:
     """exp(x - shift), 0 where shift is -inf."""
     return torch.where(shift == NEG, NEG, x - shift.masked_fill(shift == NEG, 0.0)).exp()
@@ -173,7 +178,7 @@ def _step(
     new[..., old] = column
     if mass is not None:
         rows = slice(t * states, (t + 1) * states)
-        mass[:, :, rows] = new.unflatten(-1, (-1, kinds)).sum(-1)
+        mass[:, :, rows] = by_position(new, kinds).sum(-1)
 
 
 def attention(run: Run) -> Tensor:
@@ -215,8 +220,8 @@ def backward(
         if grad_attention is not None:
             w = w + grad_attention[:, t - 1, :, low : t + 1]
         w = w.view(batch, symbols, states, -1, 1).to(run.chart.dtype)
-        own.unflatten(-1, (-1, kinds)).add_(w)
-        probability = run.column(run.chart, t)[..., here].unflatten(-1, (-1, kinds))
+        by_position(own, kinds).add_(w)
+        probability = by_position(run.column(run.chart, t)[..., here], kinds)
         alpha[:, low : t + 1] += (probability * w).sum((1, 2))
         before = run.log_alpha[:, t - 1, :, None]
         given = [before + action[:, t - 1] for action in (push, replace, pop)]

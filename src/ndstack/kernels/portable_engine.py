@@ -18,16 +18,15 @@ def _inward(actions: tuple[Tensor, ...], setting: Setting) -> list[Tensor]:
     """push, replace [B, n, K, K] and pop [B, n, K, Q], symbol first."""
     states, symbols = setting.states, setting.symbols
     kinds = states * symbols
-    square = [action.unflatten(-1, (kinds, kinds)) for action in actions[:2]]
-    pop = actions[2].unflatten(-1, (kinds, states))
+    leading = actions[0].shape[:2]
+    square = [action.reshape(*leading, kinds, kinds) for action in actions[:2]]
+    pop = actions[2].reshape(*leading, kinds, states)
     return [symbol_first(action, states, symbols, 2) for action in square] + [
         symbol_first(pop.mT, states, symbols, 1).mT
     ]
 
 
-def run(
-    actions: tuple[Tensor, ...], setting: Setting
-) -> tuple[Run, Tensor, Tensor, Tensor]:
+def run(actions: tuple[Tensor, ...], setting: Setting) -> tuple[Run, Tensor, Tensor, Tensor]:
     """The chart, the probabilities, the attention (empty if not wanted), and what to trust."""
     states, symbols = setting.states, setting.symbols
     given = _inward(actions, setting)

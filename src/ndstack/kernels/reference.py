@@ -147,7 +147,7 @@ def _advance(
     columns, outputs = [column, now], [now, places]
     if len(actions) == 4:
         pushed = einsum("bqxry,bm->bqxrym", push, actions[3])
-        inner = _column(semiring, *reads[3:], extended, pushed, replace)
+        inner = _column(semiring, reads[3], reads[4], extended, pushed, replace)
         columns.append(inner)
         outputs.append(einsum("biqx,biqxrym->brym", alpha, inner))
     return columns, outputs
@@ -244,18 +244,22 @@ def run(
         semiring: where to add and multiply.
     """
     steps = push.shape[1]
+    one_step: Any = _Step.apply
+    bottom_link: Any = _BottomLink.apply
     if vectors is not None and bottom is None:
         bottom = vectors.new_full(vectors.shape[-1:], semiring.zero)
     start = bottom.detach() if bottom is not None and vectors is not None else None
     chart = Chart.start(pop.detach(), steps, semiring, start, window, bottom_fix)
     links = [tensor.new_zeros(()).expand(tensor.shape) for tensor in chart.tensors()]
     if vectors is not None and bottom is not None and bottom_fix:
-        links[2] = _BottomLink.apply(links[2], bottom)
-    alphas, places, numerators = [], [], []
+        links[2] = bottom_link(links[2], bottom)
+    alphas: list[Tensor] = []
+    places: list[Tensor] = []
+    numerators: list[Tensor] = []
     for t in range(1, steps + 1):
         actions = [tensor[:, t - 1] for tensor in (push, replace, pop)]
         actions += [] if vectors is None else [vectors[:, t - 1]]
-        alpha, place, *rest = _Step.apply(chart, t, len(links), *links, *actions)
+        alpha, place, *rest = one_step(chart, t, len(links), *links, *actions)
         links = rest[-len(links) :]
         alphas.append(alpha)
         low = chart.lowest(t)

@@ -59,7 +59,8 @@ def scan(push: Tensor, replace: Tensor, pop: Tensor, setting: Setting) -> tuple[
     if setting.backend == "reference" or 0 in push.shape[:2]:
         return in_log_space(push, replace, pop, setting)
     sure: list[Tensor] = []
-    reading, attention = _Fast.apply(push, replace, pop, setting, sure)
+    fast: Any = _Fast.apply
+    reading, attention = fast(push, replace, pop, setting, sure)
     rows = (~sure[0]).nonzero().squeeze(-1)
     if len(rows) == 0:
         return reading, attention
@@ -80,9 +81,9 @@ def in_log_space(
         shape = (batch, steps, math.prod(kinds))
         return push.new_zeros(shape), push.new_zeros(*shape, steps + 1)
     weights = reference.run(
-        push.unflatten(-1, kinds * 2),
-        replace.unflatten(-1, kinds * 2),
-        pop.unflatten(-1, (*kinds, setting.states)),
+        push.reshape(batch, steps, *kinds, *kinds),
+        replace.reshape(batch, steps, *kinds, *kinds),
+        pop.reshape(batch, steps, *kinds, setting.states),
         window=setting.window,
         bottom_fix=setting.bottom_fix,
     )
@@ -133,11 +134,8 @@ class _Fast(torch.autograd.Function):
         *actions, reading, attention = ctx.saved_tensors
         if received[0] is None and received[1] is None:
             return None, None, None, None, None
-        grads = [
-            None if grad is None else grad.contiguous() for grad in received[: 1 + attention.dim() // 4]
-        ]
-        shown = torch.zeros_like(reading) if grads[0] is None else grads[0]
-        weights = grads[1] if len(grads) > 1 else None
+        shown = torch.zeros_like(reading) if received[0] is None else received[0]
+        weights = received[1] if ctx.setting.attend else None
         results = ctx.backend.gradient(
             ctx.chart, ctx.setting, tuple(actions), (reading, attention), (shown, weights), ctx.ok
         )

@@ -75,7 +75,8 @@ class _Viterbi(Semiring):
     one = 0.0
 
     def einsum(self, equation: str, left: Tensor, right: Tensor) -> Tensor:
-        best: Tensor = _BestTerm.apply(equation, left, right)
+        best_term: Any = _BestTerm.apply
+        best: Tensor = best_term(equation, left, right)
         return best
 
     def add(self, left: Tensor, right: Tensor) -> Tensor:

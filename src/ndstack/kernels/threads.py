@@ -22,7 +22,7 @@ def set_num_threads(count: int | None) -> None:
     """Set the number of threads of the compiled kernels; None means as many as torch uses."""
     global _wanted
     if count is not None and count < 1:
-        raise NdstackError(f"{count} threads given, expected 1 or more, or None to do as torch does")
+        raise NdstackError(f"{count} threads given, expected 1 or more, or None for torch's number")
     _wanted = count
 
 
