@@ -210,7 +210,7 @@ def scan_backward(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _pushed(values, squash, vector):  # type: ignore[no-untyped-def]
+def _squashed(values, squash, vector):  # type: ignore[no-untyped-def]
     """The vector to push, squashed or as given."""
     for j in range(vector.size):
         vector[j] = 1 / (1 + np.exp(-values[j])) if squash else values[j]
@@ -238,7 +238,7 @@ def step(  # type: ignore[no-untyped-def]
         for g in range(stacks):
             row = b * stacks + g
             _softmax(actions[b * actions_stride + 3 * g :], weights)
-            _pushed(pushed[b * pushed_stride + m * g :], squash, vector)
+            _squashed(pushed[b * pushed_stride + m * g :], squash, vector)
             top = new[row * new_size : (row + 1) * new_size]
             _update(cells[row * size :], height, vector, weights, top, new_height)
             reading[row * m : (row + 1) * m] = top[:m]
@@ -267,7 +267,7 @@ def step_backward(  # type: ignore[no-untyped-def]
         for g in range(stacks):
             row = b * stacks + g
             _softmax(actions[b * actions_stride + 3 * g :], weights)
-            _pushed(pushed[b * pushed_stride + m * g :], squash, vector)
+            _squashed(pushed[b * pushed_stride + m * g :], squash, vector)
             if grad_new_at != 0:
                 grad[:] = grad_new[row * new_size : (row + 1) * new_size]
             else:

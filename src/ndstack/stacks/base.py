@@ -10,87 +10,25 @@ What turns logits into weights (softmax, sigmoid, nothing) belongs to the stack.
 pushed vector belongs to the owner, since stack attention and "push the hidden state" squash
 nothing; `Stack.push_activation` names the function that the dissertation's RNNs use.
 
-A stack is a `torch.nn.Module` without running state. All that changes from step to step is a
-`State`, a frozen value: stepping makes a new one and leaves the old one valid, so a state can be
-kept, branched from (beam search), detached and carried into the next call (truncated BPTT).
+A stack is a `torch.nn.Module` without running state: what changes from step to step is a `State`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
+from ndstack.kernels.lstm import LSTMWeights
+from ndstack.kernels.lstm import cell as lstm_cell
+from ndstack.stacks.state import State
+
+__all__ = ["PushActivation", "Stack", "State", "StateT"]
 
 PushActivation = Literal["sigmoid", "tanh", "identity"]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class State:
-    """A batch of stacks after some step, and the reading of each.
-
-    Subclasses are frozen dataclasses that add fields. A tensor field has the batch as its first
-    dimension; a field may also be another `State` or a tuple of tensors or states; anything else
-    is shared by the whole batch and never changed by the methods here.
-    """
-
-    reading: Tensor
-    """[B, R]: what the stack shows now; before the first step, the reading r_0."""
-
-    keeps_dtype: ClassVar[frozenset[str]] = frozenset()
-    """Names of the fields that `to` moves to another device but never to another dtype."""
-
-    @property
-    def batch_size(self) -> int:
-        """The number of stacks held."""
-        return self.reading.shape[0]
-
-    def detach(self) -> Self:
-        """The same state, cut off from the gradient (truncated BPTT)."""
-        return self._map(Tensor.detach)
-
-    def select(self, rows: Tensor | slice | Sequence[int]) -> Self:
-        """The stacks at the given places of the batch, repeats allowed, in the order given.
-
-        Args:
-            rows: integer indices or a mask [B], a slice, or a list of integers.
-        """
-        index = rows if isinstance(rows, Tensor | slice) else list(rows)
-        return self._map(lambda tensor: tensor[index])
-
-    def to(
-        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> Self:
-        """The same state on another device, or with its numbers in another floating-point type."""
-        moved = self if device is None else self._map(lambda tensor: tensor.to(device))
-        if dtype is None:
-            return moved
-        return moved._map(
-            lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor,
-            spared=True,
-        )
-
-    def _map(self, change: Callable[[Tensor], Tensor], *, spared: bool = False) -> Self:
-        """Apply a function to every tensor, or, if `spared`, to all but those of `keeps_dtype`."""
-
-        def apply(value: Any) -> Any:
-            if isinstance(value, Tensor):
-                return change(value)
-            if isinstance(value, State):
-                return value._map(change, spared=spared)
-            if isinstance(value, tuple):
-                return tuple(apply(part) for part in value)
-            return value
-
-        names = [field.name for field in dataclasses.fields(self)]
-        kept = self.keeps_dtype if spared else frozenset()
-        new = {name: apply(getattr(self, name)) for name in names if name not in kept}
-        return dataclasses.replace(self, **new)
 
 
 StateT = TypeVar("StateT", bound=State)
@@ -107,8 +45,8 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             applies it, or not.
 
     Subclasses set these four and define `start`, `_step` and, where they can do better than the
-    versions here, `_scan` and `_drive`. The public methods check shapes and bring the actions and
-    pushed vectors to the dtype of the state.
+    versions here, `_scan`, `_drive` and `_run_lstm`. The public methods check shapes and bring the
+    actions and pushed vectors to the dtype of the state.
     """
 
     action_size: int
@@ -204,6 +142,54 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
         dtype = state.reading.dtype
         return self._scan(state, actions.to(dtype), None if pushed is None else pushed.to(dtype))
 
+    def run_lstm(
+        self,
+        inputs: Tensor,
+        weights: LSTMWeights,
+        memory: tuple[Tensor, Tensor],
+        state: StateT,
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], StateT]:
+        """A whole sequence with an LSTM of H units as the controller, which uses `drive`.
+
+        The same as the steps of section 3.2 one by one; but many times faster, where the stack can
+        do it all in one operation.
+
+        Args:
+            inputs: [B, n, 4H], what the input contributes to the gates, biases included.
+            weights: what the reading and the hidden state contribute, and the control layer.
+            memory: h_0 and c_0, [B, H] each.
+            state: the stacks to go on from.
+
+        Returns:
+            h_1..h_n, [B, n, H]; r_1..r_n, [B, n, reading_size]; (h_n, c_n); and the last state.
+        """
+        batch, units = memory[0].shape
+        expected = [
+            (4 * units, self.reading_size),
+            (4 * units, units),
+            (self.control_size, units),
+            (self.control_size,),
+        ]
+        for name, tensor, shape in zip(LSTMWeights._fields, weights, expected, strict=True):
+            if tensor.shape != shape:
+                raise NdstackError(
+                    f"{name} weights of shape {list(tensor.shape)} given, expected {list(shape)} "
+                    f"for {units} units: {self._wants()}"
+                )
+        if inputs.dim() != 3 or inputs.shape != (state.batch_size, inputs.shape[1], 4 * units):
+            raise NdstackError(
+                f"inputs of shape {list(inputs.shape)} given, expected "
+                f"[{state.batch_size}, length, {4 * units}], four gates of {units} units"
+            )
+        if inputs.shape[1] == 0:
+            return (
+                inputs[:, :, :units],
+                inputs.new_zeros(batch, 0, self.reading_size),
+                memory,
+                state,
+            )
+        return self._run_lstm(inputs, weights, memory, state)
+
     def forward(
         self, actions: Tensor, pushed: Tensor | None = None, state: StateT | None = None
     ) -> tuple[Tensor, StateT]:
@@ -232,6 +218,23 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
         if not readings:
             return state.reading.new_zeros(state.batch_size, 0, self.reading_size), state
         return torch.stack(readings, dim=1), state
+
+    def _run_lstm(
+        self,
+        inputs: Tensor,
+        weights: LSTMWeights,
+        memory: tuple[Tensor, Tensor],
+        state: StateT,
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], StateT]:
+        """`run_lstm` after the checks, step by step."""
+        hidden, readings = [], []
+        for gates in inputs.unbind(1):
+            memory = lstm_cell(gates, state.reading, *memory, weights)
+            controls = torch.nn.functional.linear(memory[0], weights.control, weights.control_bias)
+            state = self._drive(state, controls)
+            hidden.append(memory[0])
+            readings.append(state.reading)
+        return torch.stack(hidden, dim=1), torch.stack(readings, dim=1), memory, state
 
     def _check(
         self, actions: Tensor, pushed: Tensor | None, leading: tuple[int, ...], state: State

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.kernels import stratification as kernel
+from ndstack.kernels.lstm import LSTMWeights
+from ndstack.kernels.rows import compilable
 from ndstack.stacks.base import Stack, State
 
 
@@ -81,6 +83,23 @@ class Stratification(Stack[StratificationState]):
         readings, strengths = kernel.scan(state.strengths, actions, vectors, logits=True)
         elements = torch.cat([strengths[:, :, None], vectors], dim=2)
         return readings, StratificationState(readings[:, -1], elements)
+
+    def _run_lstm(
+        self,
+        inputs: Tensor,
+        weights: LSTMWeights,
+        memory: tuple[Tensor, Tensor],
+        state: StratificationState,
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], StratificationState]:
+        if not compilable(inputs):
+            return super()._run_lstm(inputs, weights, memory, state)
+        from ndstack.kernels import stratification_lstm
+
+        hidden, readings, cell, elements = stratification_lstm.run(
+            inputs, weights, *memory, state.reading, state.elements
+        )
+        new_state = StratificationState(readings[:, -1], elements)
+        return hidden, readings, (hidden[:, -1], cell), new_state
 
     def extra_repr(self) -> str:
         """The argument, for printing."""

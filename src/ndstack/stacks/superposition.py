@@ -17,6 +17,8 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.kernels import superposition as kernel
+from ndstack.kernels.lstm import LSTMWeights
+from ndstack.kernels.rows import compilable
 from ndstack.stacks.base import Stack, State
 
 
@@ -111,6 +113,23 @@ class Superposition(Stack[SuperpositionState]):
         joined = self._join(readings.view(batch, stacks, n, size).transpose(1, 2))
         cells = cells.view(batch, stacks, cells.shape[1], size)
         return joined, SuperpositionState(joined[:, -1], cells)
+
+    def _run_lstm(
+        self,
+        inputs: Tensor,
+        weights: LSTMWeights,
+        memory: tuple[Tensor, Tensor],
+        state: SuperpositionState,
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], SuperpositionState]:
+        if not self._even or not compilable(inputs):
+            return super()._run_lstm(inputs, weights, memory, state)
+        from ndstack.kernels import superposition_lstm
+
+        hidden, readings, cell, cells = superposition_lstm.run(
+            inputs, weights, *memory, state.reading, state.cells, self.depth
+        )
+        new_state = SuperpositionState(readings[:, -1], cells)
+        return hidden, readings, (hidden[:, -1], cell), new_state
 
     def _split(self, pushed: Tensor) -> Tensor:
         """[..., sum of sizes] to [..., G, largest size], filled up with zeros."""
