@@ -70,7 +70,8 @@ def nondeterministic(
         )
     attend = return_attention or vectors is not None
     setting = Setting(states, symbols, window, bottom_fix, backend, attend, return_attention)
-    reading, attention = scan(push.flatten(2), replace.flatten(2), pop.flatten(2), setting)
+    actions = torch.cat([push.flatten(2), replace.flatten(2), pop.flatten(2)], dim=-1)
+    reading, attention = scan(actions, setting)
     if vectors is not None:
         reading = reading.unsqueeze(-1) * attended(attention, with_bottom(vectors, bottom))
     leading = (*push.shape[:2], states, symbols)

@@ -73,7 +73,7 @@ class CpuChart:
 def forward(
     chart: CpuChart,
     start: int,
-    actions: tuple[Tensor, Tensor, Tensor],
+    actions: Tensor,
     attend: bool,
     strict: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -81,8 +81,8 @@ def forward(
 
     Args:
         chart: holds the times up to `start`; if that is 0, it may be empty.
-        actions: push, replace, pop, [B, n, K * K], [B, n, K * K], [B, n, K * Q], of the chart's
-            dtype.
+        actions: [B, n, A], log weights of push [K * K], replace [K * K] and pop [K * Q], of the
+            chart's dtype.
         attend: whether to compute the attention.
         strict: whether the attention of hardly probable configuration types has to be right too.
 
@@ -90,19 +90,19 @@ def forward(
         Readings [B, n, K], attention [B, n, K, start + n + 1] or empty, and which sequences can be
         trusted [B].
     """
-    push = actions[0]
-    batch, steps = push.shape[:2]
+    batch, steps = actions.shape[:2]
     kinds = chart.places.kinds
-    reading = push.new_zeros(batch, steps, kinds)
-    attention = push.new_zeros((batch, steps, kinds, start + steps + 1) if attend else (0, 0, 0, 0))
+    reading = actions.new_zeros(batch, steps, kinds)
+    span = (batch, steps, kinds, start + steps + 1) if attend else (0, 0, 0, 0)
+    attention = actions.new_zeros(span)
     ok = np.zeros(batch, np.bool_)
     shape, past = chart.shape(), chart.past()
-    given = [action.detach().contiguous().numpy() for action in actions]
+    given = actions.detach().contiguous().numpy()
     shown = reading.numpy(), attention.numpy()
     limit = LIMITS[chart.columns.dtype]
 
     def work(lo: int, hi: int) -> None:
-        cpu_scan.forward(shape, past, lo, hi, start, *given, *shown, ok, limit, strict)
+        cpu_scan.forward(shape, past, lo, hi, start, given, *shown, ok, limit, strict)
 
     share(batch, work, cost(chart.places, start, steps) * batch)
     return reading, attention, torch.from_numpy(ok)
@@ -118,12 +118,12 @@ def cost(places: Layout, start: int, steps: int) -> float:
 def backward(
     chart: CpuChart,
     start: int,
-    actions: tuple[Tensor, ...],
+    actions: Tensor,
     outputs: tuple[Tensor, Tensor],
     grad_outputs: tuple[Tensor, Tensor | None],
     ok: Tensor,
     carried: tuple[Tensor, Tensor] | None,
-) -> tuple[Tensor, ...]:
+) -> Tensor:
     """The derivatives by the actions of `forward`.
 
     Args:
@@ -131,17 +131,18 @@ def backward(
         carried: the derivatives by the chart's columns [B, size] and by log alpha [B,
             ends], which are changed in place; None if there are none and none are wanted.
     """
-    batch, steps = actions[0].shape[:2]
+    batch, steps = actions.shape[:2]
     shape, past = chart.shape(), chart.past()
-    grads = tuple(torch.zeros_like(action) for action in actions)
+    grads = torch.zeros_like(actions)
 
     def arrays(tensors: tuple[Tensor, ...]) -> tuple[Any, ...]:
         return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
 
     reading, attention = grad_outputs
-    nothing = actions[0].new_zeros(0, 0, 0, 0)
+    nothing = actions.new_zeros(0, 0, 0, 0)
     received = arrays((reading, nothing if attention is None else attention))
-    given, shown, written, sure = arrays(actions), arrays(outputs), arrays(grads), ok.numpy()
+    given, written = arrays((actions, grads))
+    shown, sure = arrays(outputs), ok.numpy()
     ends = chart.places.ends
 
     def work(lo: int, hi: int) -> None:
@@ -180,11 +181,9 @@ def fresh(
     return CpuChart.empty(batch, layout(states, symbols, steps + 1, band), fix, dtype)
 
 
-def run(
-    actions: tuple[Tensor, Tensor, Tensor], setting: Setting
-) -> tuple[CpuChart, Tensor, Tensor, Tensor]:
+def run(actions: Tensor, setting: Setting) -> tuple[CpuChart, Tensor, Tensor, Tensor]:
     """The chart, the probabilities, the attention (empty if not wanted), and what to trust."""
-    batch, steps = actions[0].shape[:2]
+    batch, steps = actions.shape[:2]
     chart = fresh(
         batch,
         steps,
@@ -192,7 +191,7 @@ def run(
         setting.symbols,
         setting.window,
         setting.bottom_fix,
-        actions[0].dtype,
+        actions.dtype,
     )
     return chart, *forward(chart, 0, actions, setting.attend, setting.strict)
 
@@ -200,10 +199,10 @@ def run(
 def gradient(
     chart: CpuChart,
     setting: Setting,
-    actions: tuple[Tensor, ...],
+    actions: Tensor,
     outputs: tuple[Tensor, Tensor],
     grads: tuple[Tensor, Tensor | None],
     ok: Tensor,
-) -> tuple[Tensor, ...]:
+) -> Tensor:
     """The derivatives by the actions; zero for sequences that are not to be trusted."""
     return backward(chart, 0, actions, outputs, grads, ok, None)

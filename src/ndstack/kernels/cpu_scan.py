@@ -24,26 +24,34 @@ def past_of(past, b):
 
 
 @kernel
-def forward(shape, past, lo, hi, start, push, replace, pop, reading, attention, ok, limit, strict):
+def split(shape, actions):
+    """push, replace and pop of one step, one after the other in an array."""
+    K = shape.states * shape.symbols
+    return actions[: K * K], actions[K * K : 2 * K * K], actions[2 * K * K :]
+
+
+@kernel
+def forward(shape, past, lo, hi, start, actions, reading, attention, ok, limit, strict):
     """Sequences lo .. hi - 1 of a batch, from the chart of time `start` on.
 
     Args:
-        push, replace, pop: [B, n, K * K], [B, n, K * K], [B, n, K * Q].
+        actions: [B, n, A], log weights of push [K * K], replace [K * K] and pop [K * Q].
         reading: [B, n, K], to be written.
         attention: [B, n, K, start + n + 1], to be written; or empty.
         ok: [B], whether the mass lost to underflow stayed below e^limit; to be written.
         strict: whether that is to hold for every configuration type on its own.
     """
-    work = room(shape, start + push.shape[1] + 1, past.chart)
+    steps = actions.shape[1]
+    work = room(shape, start + steps + 1, past.chart)
     for b in range(lo, hi):
         own = past_of(past, b)
         if start == 0:
             begin(shape, own)
         ok[b] = True
-        for n in range(push.shape[1]):
+        for n in range(steps):
             t = start + n + 1
-            actions = push[b, n], replace[b, n], pop[b, n]
-            if not advance(shape, own, t, *actions, work, limit, strict):
+            push, replace, pop = split(shape, actions[b, n])
+            if not advance(shape, own, t, push, replace, pop, work, limit, strict):
                 ok[b] = False
                 break
             reading[b, n] = np.exp(own.log_alpha[t])
@@ -88,17 +96,15 @@ def backward(
     Args:
         adjoint: for a batch; rows lo .. hi - 1 are used if the state is carried, else row 0.
         carried: whether the derivatives by the chart of time `start` are wanted too.
-        actions: push, replace, pop.
+        actions: [B, n, A].
         outputs: reading, attention.
         grad_outputs: likewise.
-        grads: dpush, dreplace, dpop, to be written.
+        grads: [B, n, A], to be written.
         ok: [B], the other sequences are passed over.
     """
-    push, replace, pop = actions
-    dpush, dreplace, dpop = grads
     reading, attention = outputs
     greading, gattention = grad_outputs
-    steps = push.shape[1]
+    steps = actions.shape[1]
     work = room(shape, start + steps + 1, past.chart)
     grad_alpha = np.zeros(reading.shape[2])
     none = np.zeros((0, 0), attention.dtype)
@@ -117,19 +123,8 @@ def backward(
             att = attention[b, n] if gattention.size > 0 else none
             gatt = gattention[b, n] if gattention.size > 0 else none
             reading_gradient(reading[b, n], greading[b, n], att, gatt, grad_alpha)
-            retreat(
-                shape,
-                own,
-                back,
-                later,
-                t,
-                push[b, n],
-                replace[b, n],
-                pop[b, n],
-                grad_alpha,
-                gatt,
-                (dpush[b, n], dreplace[b, n], dpop[b, n]),
-                work,
-            )
+            push, replace, pop = split(shape, actions[b, n])
+            written = split(shape, grads[b, n])
+            retreat(shape, own, back, later, t, push, replace, pop, grad_alpha, gatt, written, work)
         if carried:
             gather(shape, back, later, start, work)

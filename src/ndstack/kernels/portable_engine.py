@@ -14,19 +14,20 @@ if TYPE_CHECKING:
     from ndstack.kernels.scan import Setting
 
 
-def _inward(actions: tuple[Tensor, ...], setting: Setting) -> list[Tensor]:
+def _inward(actions: Tensor, setting: Setting) -> list[Tensor]:
     """push, replace [B, n, K, K] and pop [B, n, K, Q], symbol first."""
     states, symbols = setting.states, setting.symbols
     kinds = states * symbols
-    leading = actions[0].shape[:2]
-    square = [action.reshape(*leading, kinds, kinds) for action in actions[:2]]
-    pop = actions[2].reshape(*leading, kinds, states)
+    leading = actions.shape[:2]
+    parts = actions.split([kinds * kinds, kinds * kinds, kinds * states], -1)
+    square = [part.reshape(*leading, kinds, kinds) for part in parts[:2]]
+    pop = parts[2].reshape(*leading, kinds, states)
     return [symbol_first(action, states, symbols, 2) for action in square] + [
         symbol_first(pop.mT, states, symbols, 1).mT
     ]
 
 
-def run(actions: tuple[Tensor, ...], setting: Setting) -> tuple[Run, Tensor, Tensor, Tensor]:
+def run(actions: Tensor, setting: Setting) -> tuple[Run, Tensor, Tensor, Tensor]:
     """The chart, the probabilities, the attention (empty if not wanted), and what to trust."""
     states, symbols = setting.states, setting.symbols
     given = _inward(actions, setting)
@@ -34,9 +35,9 @@ def run(actions: tuple[Tensor, ...], setting: Setting) -> tuple[Run, Tensor, Ten
         given[0], given[1], given[2], states, setting.window, setting.bottom_fix
     )
     ok = portable_loss.trusted(chart, given[0], given[1], given[2], setting.strict)
-    dtype = actions[0].dtype
+    dtype = actions.dtype
     reading = symbol_first(chart.log_alpha[:, 1:].exp().to(dtype), symbols, states, 1)
-    attention = actions[0].new_zeros(0)
+    attention = actions.new_zeros(0)
     if setting.attend:
         attention = symbol_first(portable.attention(chart).mT, symbols, states, 1).mT.contiguous()
     return chart, reading, attention, ok
@@ -45,11 +46,11 @@ def run(actions: tuple[Tensor, ...], setting: Setting) -> tuple[Run, Tensor, Ten
 def gradient(
     chart: Run,
     setting: Setting,
-    actions: tuple[Tensor, ...],
+    actions: Tensor,
     outputs: tuple[Tensor, Tensor],
     grads: tuple[Tensor, Tensor | None],
     ok: Tensor,
-) -> tuple[Tensor, ...]:
+) -> Tensor:
     """The derivatives by the actions; zero for sequences that are not to be trusted."""
     states, symbols = setting.states, setting.symbols
     given = _inward(actions, setting)
@@ -64,5 +65,5 @@ def gradient(
     )
     outward = [symbol_first(result, symbols, states, 2) for result in results[:2]]
     outward.append(symbol_first(results[2].mT, symbols, states, 1).mT)
-    keep = ok[:, None, None]
-    return tuple(torch.where(keep, result.flatten(2), 0.0) for result in outward)
+    joined = torch.cat([result.flatten(2) for result in outward], -1)
+    return torch.where(ok[:, None, None], joined, 0.0)

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from ndstack.kernels import reference
+from ndstack.kernels.rows import refuse_second_derivatives
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,36 +51,40 @@ class Setting:
     strict: bool = False
 
 
-def scan(push: Tensor, replace: Tensor, pop: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
+def action_sizes(states: int, symbols: int) -> list[int]:
+    """How many weights of push, replace and pop a step has."""
+    kinds = states * symbols
+    return [kinds * kinds, kinds * kinds, kinds * states]
+
+
+def scan(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
     """The probabilities [B, n, K] and the attention [B, n, K, n + 1] (empty if not wanted).
 
     Args:
-        push, replace, pop: [B, n, K * K], [B, n, K * K], [B, n, K * Q], log weights.
+        actions: [B, n, A], log weights of push [K * K], replace [K * K] and pop [K * Q].
     """
-    if setting.backend == "reference" or 0 in push.shape[:2]:
-        return in_log_space(push, replace, pop, setting)
+    if setting.backend == "reference" or 0 in actions.shape[:2]:
+        return in_log_space(actions, setting)
     sure: list[Tensor] = []
     fast: Any = _Fast.apply
-    reading, attention = fast(push, replace, pop, setting, sure)
+    reading, attention = fast(actions, setting, sure)
     rows = (~sure[0]).nonzero().squeeze(-1)
     if len(rows) == 0:
         return reading, attention
-    again = [action[rows].double() for action in (push, replace, pop)]
-    redo = in_log_space if push.dtype == torch.float64 else scan
-    better = [part.to(push.dtype) for part in redo(again[0], again[1], again[2], setting)]
+    redo = in_log_space if actions.dtype == torch.float64 else scan
+    better = [part.to(actions.dtype) for part in redo(actions[rows].double(), setting)]
     reading = reading.index_copy(0, rows, better[0])
     return reading, attention.index_copy(0, rows, better[1]) if setting.attend else attention
 
 
-def in_log_space(
-    push: Tensor, replace: Tensor, pop: Tensor, setting: Setting
-) -> tuple[Tensor, Tensor]:
+def in_log_space(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
     """`scan` by the reference."""
     kinds = (setting.states, setting.symbols)
-    batch, steps = push.shape[:2]
+    batch, steps = actions.shape[:2]
     if batch == 0 or steps == 0:
         shape = (batch, steps, math.prod(kinds))
-        return push.new_zeros(shape), push.new_zeros(*shape, steps + 1)
+        return actions.new_zeros(shape), actions.new_zeros(*shape, steps + 1)
+    push, replace, pop = actions.split(action_sizes(*kinds), -1)
     weights = reference.run(
         push.reshape(batch, steps, *kinds, *kinds),
         replace.reshape(batch, steps, *kinds, *kinds),
@@ -89,7 +94,7 @@ def in_log_space(
     )
     alpha, places = weights.alpha.flatten(2), weights.places.flatten(2, 3)
     total = log_sum(alpha).unsqueeze(-1)
-    attention = quotient(places, alpha.unsqueeze(-1)) if setting.attend else push.new_zeros(0)
+    attention = quotient(places, alpha.unsqueeze(-1)) if setting.attend else actions.new_zeros(0)
     return quotient(alpha, total), attention
 
 
@@ -112,57 +117,46 @@ class _Fast(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, push: Tensor, replace: Tensor, pop: Tensor, setting: Setting, sure: list[Tensor]
+        ctx: Any, actions: Tensor, setting: Setting, sure: list[Tensor]
     ) -> tuple[Tensor, Tensor]:
-        actions = tuple(action.detach().contiguous() for action in (push, replace, pop))
-        ctx.setting = setting
-        ctx.set_materialize_grads(False)
         backend: Any
         if setting.backend == "cpu":
             from ndstack.kernels import cpu_engine as backend
         else:
             from ndstack.kernels import portable_engine as backend
-        ctx.backend = backend
-        ctx.chart, reading, attention, ok = backend.run(actions, setting)
-        sure.append(ok)
-        ctx.ok = ok
-        ctx.save_for_backward(*actions, reading, attention)
+        actions = actions.detach().contiguous()
+        ctx.setting, ctx.backend = setting, backend
+        ctx.chart, reading, attention, ctx.ok = backend.run(actions, setting)
+        sure.append(ctx.ok)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(actions, reading, attention)
         return reading, attention
 
     @staticmethod
     def backward(ctx: Any, *received: Any) -> Any:
-        *actions, reading, attention = ctx.saved_tensors
-        if received[0] is None and received[1] is None:
-            return None, None, None, None, None
+        refuse_second_derivatives()
+        actions, reading, attention = ctx.saved_tensors
         shown = torch.zeros_like(reading) if received[0] is None else received[0]
         weights = received[1] if ctx.setting.attend else None
-        results = ctx.backend.gradient(
-            ctx.chart, ctx.setting, tuple(actions), (reading, attention), (shown, weights), ctx.ok
+        outputs = (reading, attention)
+        result = ctx.backend.gradient(
+            ctx.chart, ctx.setting, actions, outputs, (shown, weights), ctx.ok
         )
-        good = torch.stack([result.isfinite().flatten(1).all(1) for result in results]).all(0)
-        rows = (~good & ctx.ok.to(good.device)).nonzero().squeeze(-1)
+        rows = (~result.isfinite().flatten(1).all(1)).nonzero().squeeze(-1)
         if len(rows):
-            _repair(ctx.setting, rows, actions, (shown, weights), results)
-        return *results, None, None
+            result[rows] = _again(ctx.setting, rows, actions, shown, weights)
+        return result, None, None
 
 
-def _repair(
-    setting: Setting,
-    rows: Tensor,
-    actions: list[Tensor],
-    grads: tuple[Tensor, Tensor | None],
-    results: tuple[Tensor, ...],
-) -> None:
-    """Compute the gradient of some sequences again, in a wider format, and write it to results."""
+def _again(
+    setting: Setting, rows: Tensor, actions: Tensor, shown: Tensor, weights: Tensor | None
+) -> Tensor:
+    """The gradient of some sequences once more, in a wider format."""
     with torch.enable_grad():
-        again = [action[rows].double().requires_grad_() for action in actions]
-        redo = in_log_space if actions[0].dtype == torch.float64 else scan
-        outputs = redo(again[0], again[1], again[2], setting)
-        pairs = [(outputs[0], grads[0])]
-        if grads[1] is not None:
-            pairs.append((outputs[1], grads[1]))
-        found = torch.autograd.grad(
-            [output for output, _ in pairs], again, [grad[rows].double() for _, grad in pairs]
-        )
-    for result, better in zip(results, found, strict=True):
-        result[rows] = better.to(result.dtype)
+        given = actions[rows].double().requires_grad_()
+        redo = in_log_space if actions.dtype == torch.float64 else scan
+        reading, attention = redo(given, setting)
+        total = (reading * shown[rows]).sum()
+        if weights is not None:
+            total = total + (attention * weights[rows]).sum()
+        return torch.autograd.grad(total, given)[0].to(actions.dtype)
