@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.functional import superposition
+from ndstack.functional import nondeterministic, superposition
 from ndstack.kernels import superposition as kernel
 from ndstack.stacks import Superposition
 
@@ -63,7 +63,9 @@ def gradients(readings: Tensor, leaves: tuple[Tensor, ...]) -> tuple[Tensor, ...
     """Of a fixed random combination of the readings."""
     generator = torch.Generator().manual_seed(1)
     weight = torch.randn(readings.shape, dtype=readings.dtype, generator=generator)
-    return torch.autograd.grad(readings, leaves, weight, allow_unused=True, materialize_grads=True)
+    return torch.autograd.grad(
+        readings, leaves, weight, retain_graph=True, allow_unused=True, materialize_grads=True
+    )
 
 
 @few
@@ -255,3 +257,57 @@ def test_a_limited_stack_runs_for_ever_in_constant_memory() -> None:
 def test_sizes_that_make_no_sense(size: int | tuple[int, ...]) -> None:
     with pytest.raises(NdstackError, match="expected at least 1"):
         Superposition(size)
+
+
+def vector_automaton(log_weights: Tensor, vectors: Tensor) -> Tensor:
+    """VRNS with one state and one symbol, from (push, noop, pop) [B, n, 3]; v_0 is 0."""
+    push, replace, pop = log_weights.unbind(-1)
+    readings = nondeterministic(
+        push[..., None, None, None, None],
+        replace[..., None, None, None, None],
+        pop[..., None, None, None],
+        vectors=vectors,
+    )
+    assert isinstance(readings, Tensor)
+    return readings[:, :, 0, 0]
+
+
+@few
+@given(kinds=st.lists(st.booleans(), min_size=1, max_size=14), seed=st.integers(0, 10**6))
+def test_it_is_a_vector_automaton_where_no_run_pops_the_bottom(
+    kinds: list[bool], seed: int
+) -> None:
+    """Section 9.2: |Q| = |Gamma| = 1, normalised weights, v_0 = 0.
+
+    The steps marked in `kinds` only push; the others do anything that no run could pop the bottom
+    with.
+    """
+    lowest = 0
+    allowed = []
+    for only_push in kinds:
+        allowed.append([True, not only_push, not only_push and lowest > 0])
+        lowest = lowest + 1 if only_push else max(lowest - 1, 0)
+    torch.manual_seed(seed)
+    logits = torch.randn(2, len(kinds), 3, dtype=torch.float64, requires_grad=True)
+    vectors = torch.randn(2, len(kinds), 3, dtype=torch.float64, requires_grad=True)
+    log_weights = logits.masked_fill(~torch.tensor(allowed), -torch.inf).log_softmax(-1)
+    push, noop, pop = log_weights.exp().unbind(-1)
+    ours, theirs = superposition(push, pop, noop, vectors), vector_automaton(log_weights, vectors)
+    torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10)
+    for a, b in zip(
+        gradients(ours, (logits, vectors)), gradients(theirs, (logits, vectors)), strict=True
+    ):
+        torch.testing.assert_close(a, b, atol=1e-10, rtol=1e-10)
+
+
+def test_what_each_does_when_a_run_tries_to_pop_the_bottom() -> None:
+    half = torch.tensor([[[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]])
+    always = torch.tensor([[[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]])
+    vectors = torch.tensor([[[8.0], [2.0]]])
+    for weights, superposed, renormalized in (
+        (half, [4.0, 4.0], [8.0, 8.0]),
+        (always, [0.0, 2.0], [0.0, 0.0]),
+    ):
+        push, noop, pop = weights.unbind(-1)
+        assert superposition(push, pop, noop, vectors).flatten().tolist() == superposed
+        assert vector_automaton(weights.log(), vectors).flatten().tolist() == renormalized
