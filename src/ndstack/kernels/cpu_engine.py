@@ -76,6 +76,7 @@ def forward(
     actions: Tensor,
     attend: bool,
     strict: bool = False,
+    limit: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Steps start + 1, ..., written into the chart.
 
@@ -85,6 +86,7 @@ def forward(
             chart's dtype.
         attend: whether to compute the attention.
         strict: whether the attention of hardly probable configuration types has to be right too.
+        limit: how much mass may be lost, as a logarithm, if not as much as `LIMITS` says.
 
     Returns:
         Readings [B, n, K], attention [B, n, K, start + n + 1] or empty, and which sequences can be
@@ -99,10 +101,10 @@ def forward(
     shape, past = chart.shape(), chart.past()
     given = actions.detach().contiguous().numpy()
     shown = reading.numpy(), attention.numpy()
-    limit = LIMITS[chart.columns.dtype]
+    bound = LIMITS[chart.columns.dtype] if limit is None else limit
 
     def work(lo: int, hi: int) -> None:
-        cpu_scan.forward(shape, past, lo, hi, start, given, *shown, ok, limit, strict)
+        cpu_scan.forward(shape, past, lo, hi, start, given, *shown, ok, bound, strict)
 
     share(batch, work, cost(chart.places, start, steps) * batch)
     return reading, attention, torch.from_numpy(ok)

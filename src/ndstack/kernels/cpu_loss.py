@@ -21,6 +21,10 @@ import numpy as np
 
 from ndstack.kernels.cpu_simd import kernel, lanes, least_positive, load, store
 
+MARGIN = 1e8
+"""How far above the smallest normal number a product has to stay; adjoints, which can be as large
+as the inverse of a probability, then have room too."""
+
 
 @kernel
 def _smallest(X, place, length, cell):
@@ -53,7 +57,7 @@ def nothing_lost(shape, past, t, push, replace, pop, work, room, floor):
     """
     Q, K = shape.states, shape.states * shape.symbols
     before, after = past.log_alpha[t - 1], past.log_total[t]
-    tiny = float(np.finfo(past.chart.dtype).tiny)
+    tiny = MARGIN * float(np.finfo(past.chart.dtype).tiny)
     bound = math.log(tiny) - math.log(min(floor, 1.0))
     fine = True
     cell = np.empty(lanes(past.chart), past.chart.dtype)
@@ -138,7 +142,7 @@ def lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit, stric
     """
     Q, S = shape.states, shape.symbols
     K = Q * S
-    tiny = float(np.finfo(past.chart.dtype).tiny)
+    tiny = MARGIN * float(np.finfo(past.chart.dtype).tiny)
     fresh = math.log(tiny) + math.log((t + 1.0) * K)
     new = np.full(K, -math.inf)
     any_new = False

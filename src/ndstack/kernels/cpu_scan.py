@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ndstack.kernels.cpu_backward import Adjoint, gather, make_later, retreat
@@ -38,7 +40,8 @@ def forward(shape, past, lo, hi, start, actions, reading, attention, ok, limit, 
         actions: [B, n, A], log weights of push [K * K], replace [K * K] and pop [K * Q].
         reading: [B, n, K], to be written.
         attention: [B, n, K, start + n + 1], to be written; or empty.
-        ok: [B], whether the mass lost to underflow stayed below e^limit; to be written.
+        ok: [B], whether the mass lost to underflow stayed below e^limit, in this call and those
+            before; to be written.
         strict: whether that is to hold for every configuration type on its own.
     """
     steps = actions.shape[1]
@@ -47,12 +50,13 @@ def forward(shape, past, lo, hi, start, actions, reading, attention, ok, limit, 
         own = past_of(past, b)
         if start == 0:
             begin(shape, own)
-        ok[b] = True
-        for n in range(steps):
+        ok[b] = own.lost[0] < math.inf
+        for n in range(steps if ok[b] else 0):
             t = start + n + 1
             push, replace, pop = split(shape, actions[b, n])
             if not advance(shape, own, t, push, replace, pop, work, limit, strict):
                 ok[b] = False
+                own.lost[0] = math.inf
                 break
             reading[b, n] = np.exp(own.log_alpha[t])
             if attention.size > 0:

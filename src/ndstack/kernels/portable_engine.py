@@ -19,7 +19,7 @@ def _inward(actions: Tensor, setting: Setting) -> list[Tensor]:
     states, symbols = setting.states, setting.symbols
     kinds = states * symbols
     leading = actions.shape[:2]
-    parts = actions.split([kinds * kinds, kinds * kinds, kinds * states], -1)
+    parts = torch.split(actions, [kinds * kinds, kinds * kinds, kinds * states], -1)
     square = [part.reshape(*leading, kinds, kinds) for part in parts[:2]]
     pop = parts[2].reshape(*leading, kinds, states)
     return [symbol_first(action, states, symbols, 2) for action in square] + [

@@ -12,6 +12,9 @@ from ndstack.kernels.portable import NEG, Run
 LIMITS = {torch.float32: math.log(1e-7), torch.float64: math.log(1e-13)}
 """How much mass a chart may lose to underflow before it is not trusted, as a logarithm."""
 
+MARGIN = 1e8
+"""How far above the smallest normal number a product has to stay (see `cpu_loss`)."""
+
 
 def trusted(run: Run, push: Tensor, replace: Tensor, pop: Tensor, strict: bool) -> Tensor:
     """Which sequences have lost no more than they may, [B].
@@ -42,7 +45,7 @@ def trusted(run: Run, push: Tensor, replace: Tensor, pop: Tensor, strict: bool) 
 def _fresh(run: Run, push: Tensor, replace: Tensor, pop: Tensor) -> Tensor:
     """The log weight that each step may newly lose at each b, [B, n, K]; -inf where none."""
     batch, steps, kinds, _ = push.shape
-    tiny = math.log(torch.finfo(run.chart.dtype).tiny)
+    tiny = math.log(MARGIN * torch.finfo(run.chart.dtype).tiny)
     positive = run.chart.masked_fill(run.chart == 0, math.inf).amin(-1)
     floor = positive.view(batch, run.symbols, steps + 1, run.states).transpose(1, 2)
     floor = floor.reshape(batch, steps + 1, kinds).log()[:, :-1]

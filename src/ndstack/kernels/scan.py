@@ -84,7 +84,7 @@ def in_log_space(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
     if batch == 0 or steps == 0:
         shape = (batch, steps, math.prod(kinds))
         return actions.new_zeros(shape), actions.new_zeros(*shape, steps + 1)
-    push, replace, pop = actions.split(action_sizes(*kinds), -1)
+    push, replace, pop = torch.split(actions, action_sizes(*kinds), -1)
     weights = reference.run(
         push.reshape(batch, steps, *kinds, *kinds),
         replace.reshape(batch, steps, *kinds, *kinds),
