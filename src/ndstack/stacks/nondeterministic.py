@@ -25,7 +25,10 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.functional.nondeterministic import attended
+from ndstack.kernels.cpu_lstm_op import Driven
+from ndstack.kernels.cpu_lstm_op import run as run_lstm
 from ndstack.kernels.cpu_state import Memory, Place, advance, lost_too_much, start, with_room
+from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.scan import Setting, action_sizes, in_log_space, scan
 from ndstack.stacks.base import Stack, State
 
@@ -161,6 +164,87 @@ class Nondeterministic(Stack[NondeterministicState]):
             readings.append(reading)
         return readings[0] if len(readings) == 1 else torch.cat(readings, 1), state
 
+    def _run_lstm(
+        self,
+        inputs: Tensor,
+        weights: LSTMWeights,
+        memory: tuple[Tensor, Tensor],
+        state: NondeterministicState,
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], NondeterministicState]:
+        tensors = (inputs, *weights, *memory, state.reading)
+        same = (
+            all(tensor.dtype == inputs.dtype for tensor in tensors) and inputs.device.type == "cpu"
+        )
+        linked = bool(state.memory) and state.memory[6].requires_grad
+        if not same or linked or (state.time and not state.memory):
+            return super()._run_lstm(inputs, weights, memory, state)
+        driven = self._drive_all(inputs, weights, memory, state)
+        hidden, readings, last, actions = (
+            part.to(inputs.dtype)
+            for part in (driven.hidden, driven.readings, driven.last_cell, driven.actions)
+        )
+        history = (*state.history, actions) if state.complete else ()
+        time = state.time + inputs.shape[1]
+        if self.window is not None and time > max(256, 4 * self.window):
+            history = ()
+        vectors = None if self.vector_size is None else driven.vectors.to(inputs.dtype)
+        if driven.ok.all():
+            new = NondeterministicState(
+                readings[:, -1], vectors, history, driven.memory, driven.place, time
+            )
+            return hidden, readings, (hidden[:, -1], last), new
+        if state.time:
+            return super()._run_lstm(inputs, weights, memory, state)
+        rows = (~driven.ok).nonzero().squeeze(-1)
+        wide = [tensor[rows].double() for tensor in (inputs, *memory)]
+        again = self._run_lstm if inputs.dtype == torch.float32 else super()._run_lstm
+        better = again(
+            wide[0],
+            LSTMWeights(*(weight.double() for weight in weights)),
+            (wide[1], wide[2]),
+            self.start(len(rows), dtype=torch.float64),
+        )
+
+        def replaced(tensor: Tensor, part: Tensor) -> Tensor:
+            return tensor.index_copy(0, rows, part.to(tensor.dtype))
+
+        hidden, readings = replaced(hidden, better[0]), replaced(readings, better[1])
+        actions = replaced(actions, torch.cat(better[3].history, 1))
+        if vectors is not None and better[3].vectors is not None:
+            vectors = replaced(vectors, better[3].vectors)
+        new = NondeterministicState(readings[:, -1], vectors, (actions,), (), None, time)
+        return hidden, readings, (hidden[:, -1], replaced(last, better[2][1])), new
+
+    def _drive_all(
+        self,
+        inputs: Tensor,
+        weights: LSTMWeights,
+        memory: tuple[Tensor, Tensor],
+        state: NondeterministicState,
+    ) -> Driven:
+        """A whole sequence of controller and stacks in one operation."""
+        steps, batch = inputs.shape[1], state.batch_size
+        dtype = inputs.dtype if self.window is None else torch.float64
+        charts, place = state.memory, state.place
+        if place is None:
+            charts, place = self._fresh(batch, steps, dtype)
+        dtype = charts[0].dtype
+        charts, place, _ = with_room(charts, place, steps)
+        vectors = inputs.new_zeros(batch, place.time + 1, 0)
+        if state.vectors is not None:
+            vectors = state.vectors[:, -(place.time + 1) :]
+        return run_lstm(
+            inputs.to(dtype),
+            LSTMWeights(*(weight.to(dtype) for weight in weights)),
+            (memory[0].to(dtype), memory[1].to(dtype), state.reading.to(dtype)),
+            vectors.to(dtype),
+            charts,
+            place,
+            normalized=self.normalized,
+            by_state=self.read_states,
+            limit=None if state.complete else math.inf,
+        )
+
     def _carry_on(
         self, state: NondeterministicState, weights: Tensor, pushed: Tensor | None
     ) -> tuple[Tensor, NondeterministicState]:
@@ -197,7 +281,10 @@ class Nondeterministic(Stack[NondeterministicState]):
         dtype = weights.dtype if self.window is None else torch.float64
         memory, place = state.memory, state.place
         if place is None:
-            memory, place = self._fresh(state.batch_size, weights.shape[1], dtype)
+            memory, place = self._fresh(state.batch_size, state.time + weights.shape[1], dtype)
+            if state.time:
+                past = torch.cat(state.history, 1)
+                *_, memory, place = self._advance(memory, place, past, state.history)
         results = self._advance(memory, place, weights, history)
         return results[0].to(weights.dtype), results[1].to(weights.dtype), *results[2:]
 
