@@ -1,4 +1,4 @@
-"""What a language model is built around: vectors in, vectors out, one for each position, from left to right."""
+"""What a language model is built around: vectors in, vectors out, one a position, from left to right."""
 
 from __future__ import annotations
 

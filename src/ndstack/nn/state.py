@@ -1,7 +1,7 @@
 """What a network carries from call to call: hidden states, caches, and the states of its stacks.
 
-A state is a frozen value: a call makes a new one and leaves the old one valid, so a state can be kept, branched
-from (beam search), detached and carried into the next call (truncated BPTT, incremental decoding).
+A state is a frozen value: a call makes a new one and leaves the old one valid, so a state can be kept,
+branched from (beam search), detached and carried into the next call (truncated BPTT, incremental decoding).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ndstack.stacks.state import State
 class NetworkState:
     """A batch of networks after some step.
 
-    Subclasses are frozen dataclasses. A tensor field has the batch as its first dimension; a field may also be
-    another `NetworkState`, a stack's `State`, or a tuple of any of these; anything else is shared by the whole
-    batch and never changed by the methods here.
+    Subclasses are frozen dataclasses. A tensor field has the batch as its first dimension; a field may also
+    be another `NetworkState`, a stack's `State`, or a tuple of any of these; anything else is shared by the
+    whole batch and never changed by the methods here.
     """
 
     @property
