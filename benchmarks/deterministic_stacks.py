@@ -50,7 +50,8 @@ class StackLSTM(torch.nn.Module):
             memory = self.cell(x, memory)
             hidden.append(memory[0])
             if state is not None:
-                state = self.stack.drive(state, self.controls(memory[0]))
+                layer = self.controls
+                state = self.stack.drive(state, memory[0], layer.weight, layer.bias)
         return self.output(torch.stack(hidden, dim=1))
 
     def whole(self, inputs: Tensor) -> Tensor:

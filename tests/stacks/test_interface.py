@@ -102,20 +102,26 @@ def test_calling_a_stack_is_scanning(stack: Stack[Any]) -> None:
 
 
 @every_stack
-def test_drive_is_step_after_splitting_and_squashing(stack: Stack[Any], path: str) -> None:
+def test_drive_is_a_layer_split_and_squashed_and_a_step(stack: Stack[Any], path: str) -> None:
     torch.manual_seed(0)
     driven = stepped = stack.start(3, dtype=torch.float64)
-    layers = torch.randn(6, 3, stack.control_size, dtype=torch.float64, requires_grad=True)
-    for layer in layers:
-        driven = stack.drive(driven, layer)
-        actions, pushed = layer.split((stack.action_size, stack.push_size), 1)
+    layer = torch.nn.Linear(5, stack.control_size).double()
+    hidden = torch.randn(6, 3, 5, dtype=torch.float64, requires_grad=True)
+    for own in hidden:
+        driven = stack.drive(driven, own, layer.weight, layer.bias)
+        actions, pushed = layer(own).split((stack.action_size, stack.push_size), 1)
         squash = getattr(torch, stack.push_activation)
         stepped = stack.step(stepped, actions, squash(pushed))
-    torch.testing.assert_close(driven.reading, stepped.reading)
-    weight = torch.randn_like(driven.reading)
-    (ours,) = torch.autograd.grad(driven.reading, layers, weight)
-    (theirs,) = torch.autograd.grad(stepped.reading, layers, weight)
-    torch.testing.assert_close(ours, theirs)
+    weights = [torch.randn_like(tensor) for tensor in tensors(driven)]
+    leaves = (hidden, layer.weight, layer.bias)
+    for a, b in zip(tensors(driven), tensors(stepped), strict=True):
+        torch.testing.assert_close(a, b)
+    for a, b in zip(
+        torch.autograd.grad(tensors(driven), leaves, weights),
+        torch.autograd.grad(tensors(stepped), leaves, weights),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b)
 
 
 def controller(
@@ -168,7 +174,7 @@ def test_the_lstm_is_torch_s_lstm_fed_with_readings(stack: Stack[Any]) -> None:
     hidden, readings, last, _ = stack.run_lstm(inputs, weights, memory, state)
     for t in range(6):
         memory = cell(torch.cat([x[:, t], state.reading], 1), memory)
-        state = stack.drive(state, layer(memory[0]))
+        state = stack.drive(state, memory[0], layer.weight, layer.bias)
         torch.testing.assert_close(hidden[:, t], memory[0])
         torch.testing.assert_close(readings[:, t], state.reading)
     torch.testing.assert_close(last, memory)
@@ -322,7 +328,8 @@ def test_another_device(stack: Stack[Any]) -> None:
     readings, state = stack.scan(actions, pushed)
     assert readings.shape == (2, 4, stack.reading_size)
     assert {tensor.device.type for tensor in tensors(state)} == {"meta"}
-    state = stack.drive(state, torch.cat([actions[:, 0], pushed[:, 0]], 1))
+    layer = torch.nn.Linear(2, stack.control_size, device="meta")
+    state = stack.drive(state, torch.empty(2, 2, device="meta"), layer.weight, layer.bias)
     assert state.reading.device.type == "meta"
     _, here = stack.scan(*sequence(stack, 2, 4))
     assert {tensor.device.type for tensor in tensors(here.to("meta"))} == {"meta"}
@@ -402,12 +409,14 @@ def test_errors_of_a_step() -> None:
     state = stack.start(2)
     with pytest.raises(NdstackError, match=r"actions of shape \[2, 3\] given, expected \[2, 2\]"):
         stack.step(state, torch.zeros(2, 3), torch.zeros(2, 6))
-    with pytest.raises(NdstackError, match=r"controls of shape \[2, 7\] given, expected \[2, 8\]"):
-        stack.drive(state, torch.zeros(2, 7))
+    with pytest.raises(
+        NdstackError, match=r"weight of shape \[7, 3\] given, expected \[2, units\]"
+    ):
+        stack.drive(state, torch.zeros(2, 3), torch.zeros(7, 3), torch.zeros(8))
     with pytest.raises(NdstackError, match=r"pushed vectors are on meta, but the state is on cpu"):
         stack.step(state, torch.zeros(2, 2), torch.zeros(2, 6, device="meta"))
-    with pytest.raises(NdstackError, match="controls are on meta, but the state is on cpu"):
-        stack.drive(state, torch.zeros(2, 8, device="meta"))
+    with pytest.raises(NdstackError, match="the hidden state is on meta, but the stack is on cpu"):
+        stack.drive(state, torch.zeros(2, 3, device="meta"), torch.zeros(8, 3), torch.zeros(8))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -444,7 +453,8 @@ def test_the_base_class_scans_and_drives_any_stack() -> None:
     readings, state = stack.scan(torch.ones(2, 3, 2))
     assert readings[0, :, 0].tolist() == [2, 4, 6]
     assert state.steps == 3
-    assert stack.drive(state, torch.ones(2, 2)).reading[0].item() == 8
+    driven = stack.drive(state, torch.ones(2, 1), torch.ones(2, 1), torch.ones(2))
+    assert driven.reading[0].item() == 10
     assert stack.scan(torch.ones(2, 0, 2))[0].shape == (2, 0, 1)
     with pytest.raises(NdstackError, match="takes 2 action logits and no pushed vector a step"):
         stack.scan(torch.ones(2, 3, 2), torch.ones(2, 3, 1))

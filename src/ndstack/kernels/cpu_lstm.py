@@ -21,7 +21,7 @@ import numpy as np
 from ndstack.kernels.cpu_backward import Adjoint, make_later, retreat
 from ndstack.kernels.cpu_forward import advance, attend, begin, first_of, room
 from ndstack.kernels.cpu_scan import past_of, reading_gradient, split
-from ndstack.kernels.cpu_simd import kernel
+from ndstack.kernels.cpu_simd import entry, kernel
 
 
 class Net(NamedTuple):
@@ -186,7 +186,7 @@ def show_back(shape, past, t, by_state, vectors, attention, grad, out):
     reading_gradient(p, gp, attention[:, seen], gattention[:, seen], galpha)
 
 
-@kernel
+@entry
 def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state, trace, ok, limit):
     """Sequences lo .. hi - 1 of a batch, from the charts of time `start` on.
 
@@ -230,7 +230,7 @@ def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state
             show(shape, own, t, by_state, trace.vectors[b], attention, reading)
 
 
-@kernel
+@entry
 def backward(
     shape,
     past,

@@ -9,7 +9,7 @@ import numpy as np
 
 from ndstack.kernels.cpu_backward import Adjoint, gather, make_later, retreat
 from ndstack.kernels.cpu_forward import Past, advance, attend, begin, room
-from ndstack.kernels.cpu_simd import kernel
+from ndstack.kernels.cpu_simd import entry, kernel
 
 
 @kernel
@@ -32,7 +32,7 @@ def split(shape, actions):
     return actions[: K * K], actions[K * K : 2 * K * K], actions[2 * K * K :]
 
 
-@kernel
+@entry
 def forward(shape, past, lo, hi, start, actions, reading, attention, ok, limit, strict):
     """Sequences lo .. hi - 1 of a batch, from the chart of time `start` on.
 
@@ -80,7 +80,7 @@ def reading_gradient(reading, grad, attention, grad_attention, out):
                 out[b] -= grad_attention[b, i] * attention[b, i]
 
 
-@kernel
+@entry
 def backward(
     shape,
     past,

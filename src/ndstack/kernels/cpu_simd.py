@@ -31,9 +31,14 @@ _FLAGS: dict[str, Any] = {
 # Infinities keep their meaning: no "ninf", no "nnan".
 
 
-def kernel(function: Callable[..., Any]) -> Any:
+def entry(function: Callable[..., Any]) -> Any:
     """Compile a function when it is first called, and keep the code on disk."""
     return njit(**_FLAGS)(function)
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """The same for a function that only compiled code calls."""
+    return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_FLAGS)(function)
 
 
 def inlined(function: Callable[..., Any]) -> Any:

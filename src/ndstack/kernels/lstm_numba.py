@@ -1,22 +1,12 @@
 """Compiled pieces of an LSTM controller, for one sequence at one step (section 3.2).
 
-Gates are ordered (input, forget, cell, output), as in `torch.nn.LSTM`. Matrices come with the index
-that is summed over first, so that inner loops run along rows.
+Gates are ordered (input, forget, cell, output), as in `torch.nn.LSTM`.
 """
 
 import numba
 import numpy as np
 
 _compiled = numba.njit(cache=True, nogil=True)
-
-
-@_compiled
-def add_product(vector, matrix, result):  # type: ignore[no-untyped-def]
-    """result += vector matrix, of shapes [K], [K, J], [J]."""
-    for k in range(vector.size):
-        factor, row = vector[k], matrix[k]
-        for j in range(result.size):
-            result[j] += factor * row[j]
 
 
 @_compiled

@@ -51,15 +51,9 @@ def with_stride(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
-def locate(actions: Tensor, vectors: Tensor | None, logits: int) -> tuple[int, int, int, int]:
-    """Address of and stride between the rows of the actions, and the same for the vectors.
-
-    Without vectors, the numbers that follow the logits in each row of the actions stand for them.
-    """
-    actions_at, stride = actions.data_ptr(), actions.stride(0)
-    if vectors is None:
-        return actions_at, stride, actions_at + logits * actions.element_size(), stride
-    return actions_at, stride, vectors.data_ptr(), vectors.stride(0)
+def locate(tensor: Tensor | None) -> tuple[int, int]:
+    """The address of a tensor and the stride between its rows; zeros for None."""
+    return (0, 0) if tensor is None else (tensor.data_ptr(), tensor.stride(0))
 
 
 def compilable(tensor: Tensor) -> bool:

@@ -30,14 +30,13 @@ def reading_weights(strengths: Tensor) -> Tensor:
     return torch.minimum(strengths, torch.relu(1 - _above(strengths)))
 
 
-def step(elements: Tensor, actions: Tensor, vectors: Tensor | None) -> tuple[Tensor, Tensor]:
+def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
     """One step.
 
     Args:
         elements: [B, k, 1+m], bottom first, each a strength and then a vector.
         actions: [B, 2], logits: push and pop.
-        vectors: [B, m], pushed. If None, the actions are [B, 2+m], and tanh of what follows the
-            logits is pushed.
+        vectors: [B, m], pushed.
 
     Returns:
         The readings [B, m], and the new elements [B, k+1, 1+m].
@@ -45,13 +44,31 @@ def step(elements: Tensor, actions: Tensor, vectors: Tensor | None) -> tuple[Ten
     if compilable(elements):
         result: tuple[Tensor, Tensor] = _compiled().step(elements, actions, vectors)
         return result
-    if vectors is None:
-        actions, vectors = actions[:, :2], actions[:, 2:].tanh()
     push, pop = actions.sigmoid().unbind(1)
     strengths = update(elements[:, :, 0], push, pop)
     all_vectors = torch.cat([elements[:, :, 1:], vectors[:, None]], dim=1)
     reading = (reading_weights(strengths)[:, None] @ all_vectors)[:, 0]
     return reading, torch.cat([strengths[:, :, None], all_vectors], dim=2)
+
+
+def drive(elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """One step from the hidden state of a controller.
+
+    Args:
+        elements: [B, k, 1+m], bottom first, each a strength and then a vector.
+        hidden: [B, H].
+        weight: [2+m, H], of the layer that gives the logits, and then the vector to push, not yet
+            squashed by tanh.
+        bias: [2+m].
+
+    Returns:
+        The readings [B, m], and the new elements [B, k+1, 1+m].
+    """
+    if compilable(elements):
+        result: tuple[Tensor, Tensor] = _compiled().drive(elements, hidden, weight, bias)
+        return result
+    controls = torch.nn.functional.linear(hidden, weight, bias)
+    return step(elements, controls[:, :2], controls[:, 2:].tanh())
 
 
 def scan(

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ndstack.kernels import stratification_numba as compiled
+from ndstack.kernels import stratification_step_numba as single
 from ndstack.kernels.memory_numba import KIND
 from ndstack.kernels.rows import (
     as_array,
@@ -16,9 +17,14 @@ from ndstack.kernels.rows import (
 )
 
 
-def step(elements: Tensor, actions: Tensor, vectors: Tensor | None) -> tuple[Tensor, Tensor]:
+def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.stratification.step`."""
     return _Step.apply(elements, actions, vectors)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def drive(elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """As `ndstack.kernels.stratification.drive`."""
+    return _Drive.apply(elements, hidden, weight, bias)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def scan(
@@ -63,24 +69,21 @@ class _Scan(torch.autograd.Function):
 
 
 class _Step(torch.autograd.Function):
-    """A step. Without vectors, `actions` holds them too, after the logits and not yet squashed."""
-
     @staticmethod
     def forward(
-        ctx: Any, elements: Tensor, actions: Tensor, vectors: Tensor | None
+        ctx: Any, elements: Tensor, actions: Tensor, vectors: Tensor
     ) -> tuple[Tensor, Tensor]:
         elements, actions = elements.contiguous(), with_stride(actions)
-        vectors = vectors if vectors is None else with_stride(vectors)
+        vectors = with_stride(vectors)
         batch, k, width = elements.shape
         new = elements.new_empty((batch, k + 1, width))
         reading = elements.new_empty((batch, width - 1))
-        compiled.step(
-            KIND[elements.dtype], batch, k, width - 1, vectors is None,
-            elements.data_ptr(), *locate(actions, vectors, 2), reading.data_ptr(), new.data_ptr(),
+        single.step(
+            KIND[elements.dtype], batch, k, width - 1, elements.data_ptr(),
+            *locate(actions), *locate(vectors), reading.data_ptr(), new.data_ptr(),
         )  # fmt: skip
         ctx.save_for_backward(elements, actions, new)
         ctx.set_materialize_grads(False)
-        ctx.squash = vectors is None
         return reading, new
 
     @staticmethod
@@ -88,20 +91,53 @@ class _Step(torch.autograd.Function):
         refuse_second_derivatives()
         elements, actions, new = ctx.saved_tensors
         batch, k, width = elements.shape
-        grad_elements = elements.new_empty(elements.shape)
-        grad_actions = elements.new_empty(actions.shape)
-        grad_vectors = None if ctx.squash else elements.new_empty((batch, width - 1))
-        reading_at = reading_stride = new_at = 0
+        shapes = (elements.shape, actions.shape, (batch, width - 1))
+        grads = [elements.new_empty(shape) for shape in shapes]
         if grad_reading is not None:
             grad_reading = with_stride(grad_reading)
-            reading_at, reading_stride = grad_reading.data_ptr(), grad_reading.stride(0)
         if grad_new is not None:
             grad_new = grad_new.contiguous()
-            new_at = grad_new.data_ptr()
-        compiled.step_backward(
-            KIND[elements.dtype], batch, k, width - 1, ctx.squash,
-            elements.data_ptr(), actions.data_ptr(), actions.stride(0), new.data_ptr(),
-            reading_at, reading_stride, new_at,
-            grad_elements.data_ptr(), *locate(grad_actions, grad_vectors, 2),
+        single.step_backward(
+            KIND[elements.dtype], batch, k, width - 1, elements.data_ptr(),
+            *locate(actions), new.data_ptr(), *locate(grad_reading), locate(grad_new)[0],
+            grads[0].data_ptr(), grads[1].data_ptr(), grads[2].data_ptr(),
         )  # fmt: skip
-        return grad_elements, grad_actions, grad_vectors
+        return tuple(grads)
+
+
+class _Drive(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        elements, weight, bias = elements.contiguous(), weight.contiguous(), bias.contiguous()
+        hidden = with_stride(hidden)
+        batch, k, width = elements.shape
+        new = elements.new_empty((batch, k + 1, width))
+        reading = elements.new_empty((batch, width - 1))
+        single.drive(
+            KIND[elements.dtype], batch, k, width - 1, elements.data_ptr(),
+            *locate(hidden), hidden.shape[1], weight.data_ptr(), bias.data_ptr(),
+            reading.data_ptr(), new.data_ptr(),
+        )  # fmt: skip
+        ctx.save_for_backward(elements, hidden, weight, bias, new)
+        ctx.set_materialize_grads(False)
+        return reading, new
+
+    @staticmethod
+    def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
+        refuse_second_derivatives()
+        elements, hidden, weight, bias, new = ctx.saved_tensors
+        batch, k, width = elements.shape
+        grads = [elements.new_empty(tensor.shape) for tensor in (elements, hidden, weight, bias)]
+        if grad_reading is not None:
+            grad_reading = with_stride(grad_reading)
+        if grad_new is not None:
+            grad_new = grad_new.contiguous()
+        single.drive_backward(
+            KIND[elements.dtype], batch, k, width - 1, elements.data_ptr(),
+            *locate(hidden), hidden.shape[1], weight.data_ptr(), bias.data_ptr(), new.data_ptr(),
+            *locate(grad_reading), locate(grad_new)[0],
+            grads[0].data_ptr(), grads[1].data_ptr(), grads[2].data_ptr(), grads[3].data_ptr(),
+        )  # fmt: skip
+        return tuple(grads)

@@ -13,18 +13,9 @@ At a tie max(0, x) has derivative 0 and min(a, b) gives half to each, as `torch.
 import numba
 import numpy as np
 
-from ndstack.kernels.memory_numba import numbers
+from ndstack.kernels.linear_numba import add_scaled, dot
 
 _compiled = numba.njit(cache=True, nogil=True)
-_summing = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-
-
-@_summing
-def _dot(a, b):  # type: ignore[no-untyped-def]
-    total = a.dtype.type(0)
-    for j in range(a.size):
-        total += a[j] * b[j]
-    return total
 
 
 @_compiled
@@ -36,8 +27,7 @@ def _read(top, parent, strength, vectors, reading):  # type: ignore[no-untyped-d
     i = top
     while i >= 0 and above < one:
         weight = min(strength[i], one - above)
-        for j in range(reading.size):
-            reading[j] += weight * vectors[i, j]
+        add_scaled(weight, vectors[i], reading)
         above += strength[i]
         i = parent[i]
 
@@ -53,9 +43,8 @@ def _read_backward(  # type: ignore[no-untyped-def]
     while i >= 0 and above < one:
         room = one - above
         weight = min(strength[i], room)
-        for j in range(grad_reading.size):
-            grad_vectors[i, j] += weight * grad_reading[j]
-        grad = _dot(grad_reading, vectors[i])
+        add_scaled(weight, grad_reading, grad_vectors[i])
+        grad = dot(grad_reading, vectors[i])
         if strength[i] == room:
             grad /= 2
         if strength[i] <= room:
@@ -195,86 +184,3 @@ def _squashed(values, squash, vector):  # type: ignore[no-untyped-def]
     """The vector to push, squashed or as given."""
     for j in range(vector.size):
         vector[j] = np.tanh(values[j]) if squash else values[j]
-
-
-@_compiled
-def step(  # type: ignore[no-untyped-def]
-    kind, batch, k, m, squash,
-    elements_at, actions_at, actions_stride, pushed_at, pushed_stride, reading_at, new_at,
-):  # fmt: skip
-    """One step from logits, on tensors given by their addresses.
-
-    Shapes: elements [batch, k, 1+m], each a strength and a vector; actions [batch, 2] and pushed
-    [batch, m], both with a stride between rows; reading [batch, m], new [batch, k+1, 1+m]. If
-    `squash`, tanh of `pushed` is pushed.
-    """
-    size, new_size = k * (1 + m), (k + 1) * (1 + m)
-    all_elements = numbers(elements_at, batch * size, kind)
-    actions = numbers(actions_at, batch * max(actions_stride, 2), kind)
-    pushed = numbers(pushed_at, batch * max(pushed_stride, m), kind)
-    readings = numbers(reading_at, batch * m, kind)
-    all_new = numbers(new_at, batch * new_size, kind)
-    parent, strength = np.empty(k + 1, np.int32), np.empty(k + 1, all_elements.dtype)
-    for b in range(batch):
-        elements = all_elements[b * size : (b + 1) * size]
-        new = all_new[b * new_size : (b + 1) * new_size].reshape(k + 1, 1 + m)
-        all_new[b * new_size : b * new_size + size] = elements
-        new[:, 0] = 0
-        top = _load(elements[:: 1 + m], parent, strength)
-        parent[k], _ = _pop(_sigmoid(actions[b * actions_stride + 1]), top, parent, strength)
-        strength[k] = _sigmoid(actions[b * actions_stride])
-        _squashed(pushed[b * pushed_stride :], squash, new[k, 1:])
-        _read(k, parent, strength, new[:, 1:], readings[b * m : (b + 1) * m])
-        i = k
-        while i >= 0:
-            new[i, 0] = strength[i]
-            i = parent[i]
-
-
-@_compiled
-def step_backward(  # type: ignore[no-untyped-def]
-    kind, batch, k, m, squash,
-    elements_at, actions_at, actions_stride, new_at,
-    grad_reading_at, grad_reading_stride, grad_new_at,
-    grad_elements_at, grad_actions_at, grad_actions_stride, grad_pushed_at, grad_pushed_stride,
-):  # fmt: skip
-    """The adjoint of `step`; an address of 0 in place of a derivative means zeros."""
-    size, new_size = k * (1 + m), (k + 1) * (1 + m)
-    all_elements = numbers(elements_at, batch * size, kind)
-    actions = numbers(actions_at, batch * max(actions_stride, 2), kind)
-    all_new = numbers(new_at, batch * new_size, kind)
-    grad_readings = numbers(grad_reading_at, batch * max(grad_reading_stride, m), kind)
-    grad_new = numbers(grad_new_at, batch * new_size, kind)
-    grad_elements = numbers(grad_elements_at, batch * size, kind)
-    grad_actions = numbers(grad_actions_at, batch * grad_actions_stride, kind)
-    grad_pushed = numbers(grad_pushed_at, batch * grad_pushed_stride, kind)
-    parent, strength = np.empty(k + 1, np.int32), np.empty(k + 1, all_elements.dtype)
-    flat = np.zeros(new_size, all_elements.dtype)
-    grad = flat.reshape(k + 1, 1 + m)
-    grad_strength, grad_vectors = grad[:, 0], grad[:, 1:]
-    for b in range(batch):
-        if grad_new_at != 0:
-            flat[:] = grad_new[b * new_size : (b + 1) * new_size]
-        else:
-            flat[:] = 0
-        new = all_new[b * new_size : (b + 1) * new_size].reshape(k + 1, 1 + m)
-        top = _load(all_elements[b * size : (b + 1) * size : 1 + m], parent, strength)
-        push, pop = new[k, 0], _sigmoid(actions[b * actions_stride + 1])
-        parent[k], before = _pop(pop, top, parent, strength)
-        strength[k] = push
-        if grad_reading_at != 0:
-            grad_reading = grad_readings[b * grad_reading_stride : b * grad_reading_stride + m]
-            _read_backward(
-                k, parent, strength, new[:, 1:], grad_reading, grad_strength, grad_vectors
-            )
-        grad_push = grad_strength[k]
-        grad_pop = _pop_backward(pop, k - 1, parent[k], before, parent, strength, grad_strength)
-        grad_actions[b * grad_actions_stride] = grad_push * push * (1 - push)
-        grad_actions[b * grad_actions_stride + 1] = grad_pop * pop * (1 - pop)
-        for j in range(m):
-            slope = 1 - new[k, 1 + j] * new[k, 1 + j] if squash else 1
-            grad_pushed[b * grad_pushed_stride + j] = grad_vectors[k, j] * slope
-        for i in range(k):
-            if strength[i] == 0 and i < k - 1:
-                grad_strength[i] = 0
-        grad_elements[b * size : (b + 1) * size] = flat[:size]

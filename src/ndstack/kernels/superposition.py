@@ -42,15 +42,14 @@ def update(cells: Tensor, weights: Tensor, vectors: Tensor, depth: int | None) -
 
 
 def step(
-    cells: Tensor, actions: Tensor, vectors: Tensor | None, depth: int | None
+    cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None
 ) -> tuple[Tensor, Tensor]:
     """One step of G stacks side by side, each with actions of its own.
 
     Args:
         cells: [B, G, h, m].
         actions: [B, 3*G], logits: (push, noop, pop) for each stack in turn.
-        vectors: [B, G*m], pushed. If None, the actions are [B, 3*G + G*m], and the sigmoids of
-            what follows the logits are pushed.
+        vectors: [B, G*m], pushed.
         depth: the greatest number of cells to keep, or None.
 
     Returns:
@@ -60,11 +59,33 @@ def step(
         result: tuple[Tensor, Tensor] = _compiled().step(cells, actions, vectors, depth)
         return result
     batch, stacks, _, m = cells.shape
-    if vectors is None:
-        actions, vectors = actions[:, : 3 * stacks], actions[:, 3 * stacks :].sigmoid()
     weights = actions.reshape(batch * stacks, 3).softmax(-1)
     new = update(cells.flatten(0, 1), weights, vectors.reshape(batch * stacks, m), depth)
     return new[:, 0].reshape(batch, stacks * m), new.reshape(batch, stacks, new.shape[1], m)
+
+
+def drive(
+    cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, depth: int | None
+) -> tuple[Tensor, Tensor]:
+    """One step of G stacks side by side, from the hidden state of a controller.
+
+    Args:
+        cells: [B, G, h, m].
+        hidden: [B, H].
+        weight: [3*G + G*m, H], of the layer that gives the logits, and then the vectors to push,
+            not yet squashed by a sigmoid.
+        bias: [3*G + G*m].
+        depth: the greatest number of cells to keep, or None.
+
+    Returns:
+        The readings, [B, G*m], and the new cells, [B, G, h', m].
+    """
+    if compilable(cells):
+        result: tuple[Tensor, Tensor] = _compiled().drive(cells, hidden, weight, bias, depth)
+        return result
+    controls = torch.nn.functional.linear(hidden, weight, bias)
+    logits = 3 * cells.shape[1]
+    return step(cells, controls[:, :logits], controls[:, logits:].sigmoid(), depth)
 
 
 def scan(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ndstack.kernels import superposition_numba as compiled
+from ndstack.kernels import superposition_step_numba as single
 from ndstack.kernels.memory_numba import KIND
 from ndstack.kernels.rows import (
     as_array,
@@ -24,10 +25,17 @@ _NO_LIMIT = 2**62
 
 
 def step(
-    cells: Tensor, actions: Tensor, vectors: Tensor | None, depth: int | None
+    cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None
 ) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.superposition.step`."""
     return _Step.apply(cells, actions, vectors, depth or _NO_LIMIT)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def drive(
+    cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, depth: int | None
+) -> tuple[Tensor, Tensor]:
+    """As `ndstack.kernels.superposition.drive`."""
+    return _Drive.apply(cells, hidden, weight, bias, depth or _NO_LIMIT)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def scan(
@@ -50,22 +58,18 @@ def _flat(tensor: Tensor) -> Any:
 
 
 class _Step(torch.autograd.Function):
-    """A step. Without vectors, `actions` holds them too, after the logits and not yet squashed."""
-
     @staticmethod
     def forward(
-        ctx: Any, cells: Tensor, actions: Tensor, vectors: Tensor | None, depth: int
+        ctx: Any, cells: Tensor, actions: Tensor, vectors: Tensor, depth: int
     ) -> tuple[Tensor, Tensor]:
-        cells, actions = cells.contiguous(), with_stride(actions)
-        vectors = vectors if vectors is None else with_stride(vectors)
+        cells, actions, vectors = cells.contiguous(), with_stride(actions), with_stride(vectors)
         batch, stacks, height, m = cells.shape
         new_height = min(height + 1, depth)
         new = cells.new_empty((batch, stacks, new_height, m))
         reading = cells.new_empty((batch, stacks * m))
-        compiled.step(
-            KIND[cells.dtype], batch, stacks, height, new_height, m, vectors is None,
-            cells.data_ptr(), *locate(actions, vectors, 3 * stacks),
-            reading.data_ptr(), new.data_ptr(),
+        single.step(
+            KIND[cells.dtype], batch, stacks, height, new_height, m, cells.data_ptr(),
+            *locate(actions), *locate(vectors), reading.data_ptr(), new.data_ptr(),
         )  # fmt: skip
         ctx.save_for_backward(cells, actions, vectors)
         ctx.set_materialize_grads(False)
@@ -76,24 +80,58 @@ class _Step(torch.autograd.Function):
     def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
         refuse_second_derivatives()
         cells, actions, vectors = ctx.saved_tensors
-        batch, stacks, height, m = cells.shape
-        grad_cells = cells.new_empty(cells.shape)
-        grad_actions = cells.new_empty(actions.shape)
-        grad_vectors = None if vectors is None else cells.new_empty(vectors.shape)
-        reading_at = reading_stride = new_at = 0
+        grads = [cells.new_empty(tensor.shape) for tensor in (cells, actions, vectors)]
         if grad_reading is not None:
             grad_reading = with_stride(grad_reading)
-            reading_at, reading_stride = grad_reading.data_ptr(), grad_reading.stride(0)
         if grad_new is not None:
             grad_new = grad_new.contiguous()
-            new_at = grad_new.data_ptr()
-        compiled.step_backward(
-            KIND[cells.dtype], batch, stacks, height, ctx.new_height, m, vectors is None,
-            cells.data_ptr(), *locate(actions, vectors, 3 * stacks),
-            reading_at, reading_stride, new_at,
-            grad_cells.data_ptr(), *locate(grad_actions, grad_vectors, 3 * stacks),
+        batch, stacks, height, m = cells.shape
+        single.step_backward(
+            KIND[cells.dtype], batch, stacks, height, ctx.new_height, m, cells.data_ptr(),
+            *locate(actions), *locate(vectors), *locate(grad_reading), locate(grad_new)[0],
+            grads[0].data_ptr(), grads[1].data_ptr(), grads[2].data_ptr(),
         )  # fmt: skip
-        return grad_cells, grad_actions, grad_vectors, None
+        return *grads, None
+
+
+class _Drive(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, depth: int
+    ) -> tuple[Tensor, Tensor]:
+        cells, weight, bias = cells.contiguous(), weight.contiguous(), bias.contiguous()
+        hidden = with_stride(hidden)
+        batch, stacks, height, m = cells.shape
+        new_height = min(height + 1, depth)
+        new = cells.new_empty((batch, stacks, new_height, m))
+        reading = cells.new_empty((batch, stacks * m))
+        single.drive(
+            KIND[cells.dtype], batch, stacks, height, new_height, m, cells.data_ptr(),
+            *locate(hidden), hidden.shape[1], weight.data_ptr(), bias.data_ptr(),
+            reading.data_ptr(), new.data_ptr(),
+        )  # fmt: skip
+        ctx.save_for_backward(cells, hidden, weight, bias)
+        ctx.set_materialize_grads(False)
+        ctx.new_height = new_height
+        return reading, new
+
+    @staticmethod
+    def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
+        refuse_second_derivatives()
+        cells, hidden, weight, bias = saved = ctx.saved_tensors
+        grads = [cells.new_empty(tensor.shape) for tensor in saved]
+        if grad_reading is not None:
+            grad_reading = with_stride(grad_reading)
+        if grad_new is not None:
+            grad_new = grad_new.contiguous()
+        batch, stacks, height, m = cells.shape
+        single.drive_backward(
+            KIND[cells.dtype], batch, stacks, height, ctx.new_height, m, cells.data_ptr(),
+            *locate(hidden), hidden.shape[1], weight.data_ptr(), bias.data_ptr(),
+            *locate(grad_reading), locate(grad_new)[0],
+            grads[0].data_ptr(), grads[1].data_ptr(), grads[2].data_ptr(), grads[3].data_ptr(),
+        )  # fmt: skip
+        return *grads, None
 
 
 class _Scan(torch.autograd.Function):

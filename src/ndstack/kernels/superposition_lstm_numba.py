@@ -7,7 +7,8 @@ reading and hidden state; action logits and the vector to push from the hidden s
 import numba
 import numpy as np
 
-from ndstack.kernels.lstm_numba import add_product, cell, cell_backward
+from ndstack.kernels.linear_numba import add_product
+from ndstack.kernels.lstm_numba import cell, cell_backward
 from ndstack.kernels.superposition_numba import (
     _softmax,
     _softmax_backward,

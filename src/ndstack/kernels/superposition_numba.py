@@ -8,7 +8,7 @@ the same number of the cell above at f - m and of the cell below at f + m. Weigh
 import numba
 import numpy as np
 
-from ndstack.kernels.memory_numba import numbers
+from ndstack.kernels.linear_numba import add_scaled, dot
 
 _compiled = numba.njit(cache=True, nogil=True)
 _summing = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
@@ -33,20 +33,6 @@ def _softmax_backward(weights, grad):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _add(factor, values, cell):  # type: ignore[no-untyped-def]
-    for j in range(cell.size):
-        cell[j] += factor * values[j]
-
-
-@_summing
-def _dot(a, b):  # type: ignore[no-untyped-def]
-    total = a.dtype.type(0)
-    for j in range(a.size):
-        total += a[j] * b[j]
-    return total
-
-
-@_compiled
 def _update_cell(i, old, height, vector, weights, new):  # type: ignore[no-untyped-def]
     """Cell i of `_update`, counted from 0, where a neighbour may be missing."""
     m = vector.size
@@ -55,9 +41,9 @@ def _update_cell(i, old, height, vector, weights, new):  # type: ignore[no-untyp
     for j in range(m):
         cell[j] = weights[0] * above[j]
     if i < height:
-        _add(weights[1], old[i * m :], cell)
+        add_scaled(weights[1], old[i * m :], cell)
     if i + 1 < height:
-        _add(weights[2], old[(i + 1) * m :], cell)
+        add_scaled(weights[2], old[(i + 1) * m :], cell)
 
 
 @_compiled
@@ -82,20 +68,20 @@ def _update_cell_backward(  # type: ignore[no-untyped-def]
     m = vector.size
     if i < new_height:
         grad = grad_new[i * m : (i + 1) * m]
-        grad_weights[0] += _dot(grad, old[(i - 1) * m :] if i > 0 else vector)
+        grad_weights[0] += dot(grad, old[(i - 1) * m :] if i > 0 else vector)
         if i < height:
-            grad_weights[1] += _dot(grad, old[i * m :])
+            grad_weights[1] += dot(grad, old[i * m :])
         if i + 1 < height:
-            grad_weights[2] += _dot(grad, old[(i + 1) * m :])
+            grad_weights[2] += dot(grad, old[(i + 1) * m :])
     if i < height:
         cell = grad_old[i * m : (i + 1) * m]
         cell[:] = 0
         if i + 1 < new_height:
-            _add(weights[0], grad_new[(i + 1) * m :], cell)
+            add_scaled(weights[0], grad_new[(i + 1) * m :], cell)
         if i < new_height:
-            _add(weights[1], grad_new[i * m :], cell)
+            add_scaled(weights[1], grad_new[i * m :], cell)
         if 0 < i <= new_height:
-            _add(weights[2], grad_new[(i - 1) * m :], cell)
+            add_scaled(weights[2], grad_new[(i - 1) * m :], cell)
 
 
 @_summing
@@ -214,74 +200,3 @@ def _squashed(values, squash, vector):  # type: ignore[no-untyped-def]
     """The vector to push, squashed or as given."""
     for j in range(vector.size):
         vector[j] = 1 / (1 + np.exp(-values[j])) if squash else values[j]
-
-
-@_compiled
-def step(  # type: ignore[no-untyped-def]
-    kind, batch, stacks, height, new_height, m, squash,
-    cells_at, actions_at, actions_stride, pushed_at, pushed_stride, reading_at, new_at,
-):  # fmt: skip
-    """One step from logits, on tensors given by their addresses.
-
-    Shapes: cells [batch, stacks, height, m], actions [batch, 3*stacks] and pushed
-    [batch, stacks*m], both with a stride between rows, reading [batch, stacks*m], new
-    [batch, stacks, new_height, m]. If `squash`, the sigmoids of `pushed` are pushed.
-    """
-    size, new_size = height * m, new_height * m
-    cells = numbers(cells_at, batch * stacks * size, kind)
-    actions = numbers(actions_at, batch * max(actions_stride, 3 * stacks), kind)
-    pushed = numbers(pushed_at, batch * max(pushed_stride, stacks * m), kind)
-    reading = numbers(reading_at, batch * stacks * m, kind)
-    new = numbers(new_at, batch * stacks * new_size, kind)
-    weights, vector = np.empty(3, cells.dtype), np.empty(m, cells.dtype)
-    for b in range(batch):
-        for g in range(stacks):
-            row = b * stacks + g
-            _softmax(actions[b * actions_stride + 3 * g :], weights)
-            _squashed(pushed[b * pushed_stride + m * g :], squash, vector)
-            top = new[row * new_size : (row + 1) * new_size]
-            _update(cells[row * size :], height, vector, weights, top, new_height)
-            reading[row * m : (row + 1) * m] = top[:m]
-
-
-@_compiled
-def step_backward(  # type: ignore[no-untyped-def]
-    kind, batch, stacks, height, new_height, m, squash,
-    cells_at, actions_at, actions_stride, pushed_at, pushed_stride,
-    grad_reading_at, grad_reading_stride, grad_new_at,
-    grad_cells_at, grad_actions_at, grad_actions_stride, grad_pushed_at, grad_pushed_stride,
-):  # fmt: skip
-    """The adjoint of `step`; an address of 0 in place of a derivative means zeros."""
-    size, new_size = height * m, new_height * m
-    cells = numbers(cells_at, batch * stacks * size, kind)
-    actions = numbers(actions_at, batch * max(actions_stride, 3 * stacks), kind)
-    pushed = numbers(pushed_at, batch * max(pushed_stride, stacks * m), kind)
-    grad_reading = numbers(grad_reading_at, batch * max(grad_reading_stride, stacks * m), kind)
-    grad_new = numbers(grad_new_at, batch * stacks * new_size, kind)
-    grad_cells = numbers(grad_cells_at, batch * stacks * size, kind)
-    grad_actions = numbers(grad_actions_at, batch * grad_actions_stride, kind)
-    grad_pushed = numbers(grad_pushed_at, batch * grad_pushed_stride, kind)
-    weights, vector = np.empty(3, cells.dtype), np.empty(m, cells.dtype)
-    grad = np.zeros(new_size, cells.dtype)
-    for b in range(batch):
-        for g in range(stacks):
-            row = b * stacks + g
-            _softmax(actions[b * actions_stride + 3 * g :], weights)
-            _squashed(pushed[b * pushed_stride + m * g :], squash, vector)
-            if grad_new_at != 0:
-                grad[:] = grad_new[row * new_size : (row + 1) * new_size]
-            else:
-                grad[:] = 0
-            if grad_reading_at != 0:
-                for j in range(m):
-                    grad[j] += grad_reading[b * grad_reading_stride + m * g + j]
-            grad_weights = grad_actions[b * grad_actions_stride + 3 * g :]
-            grad_vector = grad_pushed[b * grad_pushed_stride + m * g :]
-            _update_backward(
-                cells[row * size :], height, vector, weights, grad, new_height,
-                grad_cells[row * size :], grad_vector, grad_weights,
-            )  # fmt: skip
-            _softmax_backward(weights, grad_weights)
-            if squash:
-                for j in range(m):
-                    grad_vector[j] *= vector[j] * (1 - vector[j])

@@ -88,34 +88,37 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
 
     @property
     def control_size(self) -> int:
-        """How many numbers `drive` takes at each step: `action_size + push_size`."""
+        """How wide the layer that drives the stack is: `action_size + push_size`."""
         return self.action_size + self.push_size
 
-    def drive(self, state: StateT, controls: Tensor) -> StateT:
-        """One step from the output of a single layer of the owner.
+    def drive(self, state: StateT, hidden: Tensor, weight: Tensor, bias: Tensor) -> StateT:
+        """One step from the hidden state of a controller, with the layer between the two.
 
-        The same as splitting the controls into action logits and the vector to push, in this
-        order, applying `push_activation` to the latter, and calling `step`; but faster, where the
+        The same as a linear layer whose output is split into action logits and the vector to push,
+        in this order, then `push_activation` on the latter, then `step`; but faster, where the
         stack can do it all in one operation.
 
         Args:
             state: the stacks so far.
-            controls: [B, control_size].
+            hidden: [B, H].
+            weight: [control_size, H].
+            bias: [control_size].
         """
-        reading = state.reading
-        if controls.shape != (reading.shape[0], self.action_size + self.push_size):
+        reading, size = state.reading, self.action_size + self.push_size
+        if hidden.shape[0] != reading.shape[0] or weight.shape != (size, hidden.shape[1]):
             raise NdstackError(
-                f"controls of shape {list(controls.shape)} given, expected "
-                f"{[state.batch_size, self.control_size]}: {self._wants()}"
+                f"hidden state of shape {list(hidden.shape)} and weight of shape "
+                f"{list(weight.shape)} given, expected [{reading.shape[0]}, units] and "
+                f"[{size}, units]: {self._wants()}"
             )
-        if controls.device != reading.device:
+        if hidden.device != reading.device:
             raise NdstackError(
-                f"controls are on {controls.device}, but the state is on {reading.device}; "
+                f"the hidden state is on {hidden.device}, but the stack is on {reading.device}; "
                 "use state.to(device)"
             )
-        if controls.dtype != reading.dtype:
-            controls = controls.to(reading.dtype)
-        return self._drive(state, controls)
+        if hidden.dtype != reading.dtype:
+            hidden = hidden.to(reading.dtype)
+        return self._drive(state, hidden, weight, bias)
 
     def scan(
         self, actions: Tensor, pushed: Tensor | None = None, state: StateT | None = None
@@ -196,8 +199,9 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
         """The same as `scan`."""
         return self.scan(actions, pushed, state)
 
-    def _drive(self, state: StateT, controls: Tensor) -> StateT:
+    def _drive(self, state: StateT, hidden: Tensor, weight: Tensor, bias: Tensor) -> StateT:
         """`drive` after the checks."""
+        controls = torch.nn.functional.linear(hidden, weight, bias)
         if not self.push_size:
             return self._step(state, controls, None)
         pushed = controls[:, self.action_size :]
@@ -230,8 +234,7 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
         hidden, readings = [], []
         for gates in inputs.unbind(1):
             memory = lstm_cell(gates, state.reading, *memory, weights)
-            controls = torch.nn.functional.linear(memory[0], weights.control, weights.control_bias)
-            state = self._drive(state, controls)
+            state = self._drive(state, memory[0], weights.control, weights.control_bias)
             hidden.append(memory[0])
             readings.append(state.reading)
         return torch.stack(hidden, dim=1), torch.stack(readings, dim=1), memory, state

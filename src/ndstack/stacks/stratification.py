@@ -68,10 +68,13 @@ class Stratification(Stack[StratificationState]):
     def _step(
         self, state: StratificationState, actions: Tensor, pushed: Tensor | None
     ) -> StratificationState:
+        assert pushed is not None
         return StratificationState(*kernel.step(state.elements, actions, pushed))
 
-    def _drive(self, state: StratificationState, controls: Tensor) -> StratificationState:
-        return StratificationState(*kernel.step(state.elements, controls, None))
+    def _drive(
+        self, state: StratificationState, hidden: Tensor, weight: Tensor, bias: Tensor
+    ) -> StratificationState:
+        return StratificationState(*kernel.drive(state.elements, hidden, weight, bias))
 
     def _scan(
         self, state: StratificationState, actions: Tensor, pushed: Tensor | None

@@ -90,10 +90,12 @@ class Superposition(Stack[SuperpositionState]):
             reading = self._join(reading.view(-1, len(self._sizes), max(self._sizes)))
         return SuperpositionState(reading, cells)
 
-    def _drive(self, state: SuperpositionState, controls: Tensor) -> SuperpositionState:
+    def _drive(
+        self, state: SuperpositionState, hidden: Tensor, weight: Tensor, bias: Tensor
+    ) -> SuperpositionState:
         if not self._even:
-            return super()._drive(state, controls)
-        return SuperpositionState(*kernel.step(state.cells, controls, None, self.depth))
+            return super()._drive(state, hidden, weight, bias)
+        return SuperpositionState(*kernel.drive(state.cells, hidden, weight, bias, self.depth))
 
     def _scan(
         self, state: SuperpositionState, actions: Tensor, pushed: Tensor | None
