@@ -8,7 +8,6 @@ read, unless a stream of strings is read on purpose: there the EOS of one string
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -21,7 +20,7 @@ from ndstack.grammars.grammar import Word
 from ndstack.nn.backbone import Backbone
 from ndstack.nn.state import NetworkState
 
-InputKind = Literal["one-hot", "embedding", "scaled-embedding"]
+InputKind = Literal["one-hot", "embedding"]
 Words = Sequence[Word] | Tensor
 """Strings; or, if all have one length, the indices of their symbols, [B, n]."""
 
@@ -36,8 +35,7 @@ class LanguageModel(torch.nn.Module):
     Args:
         backbone: the network in the middle.
         alphabet: the symbols, without EOS and BOS.
-        input: "one-hot"; "embedding", a learned vector for each symbol; or "scaled-embedding", that times the
-            square root of its size (transformers).
+        input: "one-hot"; or "embedding", a learned vector for each symbol.
         bos: whether the string boundary can be read, and is read first. If not given: only if the symbols are
             embedded.
     """
@@ -58,8 +56,8 @@ class LanguageModel(torch.nn.Module):
             raise NdstackError(
                 "an alphabet that is empty or repeats symbols given, expected distinct symbols"
             )
-        if input not in ("one-hot", "embedding", "scaled-embedding"):
-            raise NdstackError(f"input is {input!r}, expected 'one-hot', 'embedding' or 'scaled-embedding'")
+        if input not in ("one-hot", "embedding"):
+            raise NdstackError(f"input is {input!r}, expected 'one-hot' or 'embedding'")
         if backbone.needs_bos and not self.bos:
             raise NdstackError(f"a {type(backbone).__name__} has to read BOS first, but bos is False")
         self.boundary = len(self.alphabet)
@@ -192,7 +190,7 @@ class LanguageModel(torch.nn.Module):
             assert isinstance(one_hot, Tensor)
             return torch.nn.functional.embedding(symbols, one_hot)
         vectors: Tensor = self.embedding(symbols)
-        return vectors * math.sqrt(vectors.shape[-1]) if self.input == "scaled-embedding" else vectors
+        return vectors
 
     def _surprisals(self, words: Words, eos: bool) -> tuple[Tensor, int]:
         """-log p of every symbol, [B, n+1] or, without EOS, [B, n], 0 after the end; and their number."""
