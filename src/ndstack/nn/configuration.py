@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from ndstack.errors import NdstackError
 from ndstack.nn.attention import DotProductAttention, StackAttention
@@ -150,6 +150,13 @@ def describe(model: LanguageModel) -> ModelConfig:
         dtype=str(model.output.weight.dtype).removeprefix("torch."),  # type: ignore[arg-type]
         backbone=_describe_backbone(model.backbone),
     )
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first thing that is wrong with a configuration, in one line."""
+    detail = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in detail["loc"])
+    return " ".join(f"{place}: {detail['msg']}".removeprefix(": ").split())
 
 
 def _describe_backbone(network: Backbone) -> RNNConfig | TransformerConfig:

@@ -90,42 +90,67 @@ def beam_search(
     """
     if width < 1:
         raise NdstackError(f"width is {width}, expected 1 or more")
-    rows = _checked(model, prefixes, max_length)
+    searches = [_Search(model, prefix, max_length, width) for prefix in _checked(model, prefixes, max_length)]
+    alive = searches
+    device = model.output.weight.device
     with _inference(model):
-        return [_search(model, row, max_length, width) for row in rows]
+        logits, state = model(torch.empty(len(searches), 0, dtype=torch.long, device=device))
+        while alive:
+            log_p = logits[:, -1].double().log_softmax(dim=1).cpu()
+            parts = log_p.split([len(search.beam) for search in alive])
+            first, rows, symbols, going = 0, [], [], []
+            for search, part in zip(alive, parts, strict=True):
+                parents, chosen = search.extend(part)
+                rows += [first + parent for parent in parents]
+                symbols += chosen
+                going += [search] if parents else []
+                first += len(part)
+            alive = going
+            if alive:
+                logits, state = model(torch.tensor(symbols, device=device)[:, None], state.select(rows))
+    return [search.results() for search in searches]
 
 
-def _search(model: LanguageModel, prefix: list[int], max_length: int, width: int) -> list[Generated]:
-    """The beam search for one prefix; the beam is the batch."""
-    device, eos = model.output.weight.device, model.boundary
-    given = torch.tensor([prefix], dtype=torch.long, device=device)
-    logits, state = model(given)
-    log_p = logits.double().log_softmax(dim=2)[0]
-    scores = log_p[:-1].gather(1, given.T).sum().view(1)
-    beam, done = [list(prefix)], []
-    log_p = log_p[-1:]
-    for _ in range(max_length - len(prefix) + 1):
-        done += [
-            Generated(model.decode(word), score, True)
-            for word, score in zip(beam, (scores + log_p[:, eos]).tolist(), strict=True)
-            if score > -math.inf
+class _Search:
+    """The beam search for one prefix: the beginnings in the beam, their scores, and what is complete."""
+
+    def __init__(self, model: LanguageModel, prefix: list[int], max_length: int, width: int) -> None:
+        self.model, self.prefix, self.max_length, self.width = model, prefix, max_length, width
+        self.beam: list[list[int]] = [[]]
+        self.scores = torch.zeros(1, dtype=torch.float64)
+        self.complete: list[Generated] = []
+
+    def extend(self, log_p: Tensor) -> tuple[list[int], list[int]]:
+        """Parents and last symbols of the next beam; empty if the search is over.
+
+        Args:
+            log_p: [beam, V+1], what may come next.
+        """
+        time, eos = len(self.beam[0]), self.model.boundary
+        if time < len(self.prefix):
+            return self._keep(self.scores + log_p[:, self.prefix[time]], [0], [self.prefix[time]])
+        ends = zip(self.beam, (self.scores + log_p[:, eos]).tolist(), strict=True)
+        self.complete += [Generated(self.model.decode(word), score, True) for word, score in ends]
+        self.complete = sorted(self.complete, key=lambda one: -one.log_probability)[: self.width]
+        settled = len(self.complete) == self.width
+        if time == self.max_length or (settled and self.scores.max() <= self.complete[-1].log_probability):
+            return [], []
+        ranked = (self.scores[:, None] + log_p[:, :eos]).flatten()
+        scores, places = ranked.topk(min(self.width, len(ranked)))
+        return self._keep(scores, (places // eos).tolist(), (places % eos).tolist())
+
+    def results(self) -> list[Generated]:
+        """Complete strings, then beginnings, the likeliest of each first."""
+        cut = [
+            Generated(self.model.decode(word), score, False)
+            for word, score in zip(self.beam, self.scores.tolist(), strict=True)
         ]
-        done = sorted(done, key=lambda one: -one.log_probability)[:width]
-        full = len(beam[0]) == max_length
-        if full or (len(done) == width and float(scores.max()) <= done[-1].log_probability):
-            break
-        ranked = (scores[:, None] + log_p[:, :eos]).flatten()
-        scores, places = ranked.topk(min(width, int((ranked > -math.inf).sum())))
-        if not len(places):
-            return done
-        rows, symbols = places // eos, places % eos
-        beam = [beam[row] + [symbol] for row, symbol in zip(rows.tolist(), symbols.tolist(), strict=True)]
-        logits, state = model(symbols[:, None], state.select(rows))
-        log_p = logits[:, 0].double().log_softmax(dim=1)
-    cut = [
-        Generated(model.decode(word), score, False) for word, score in zip(beam, scores.tolist(), strict=True)
-    ]
-    return (done + cut)[:width]
+        return (self.complete + cut)[: self.width]
+
+    def _keep(self, scores: Tensor, parents: list[int], symbols: list[int]) -> tuple[list[int], list[int]]:
+        self.scores = scores
+        self.beam = [[*self.beam[row], symbol] for row, symbol in zip(parents, symbols, strict=True)]
+        return parents, symbols
 
 
 def _one_by_one(

@@ -1,7 +1,7 @@
-"""How parameters begin (section 5.5 and `ndstack.nn.models`).
+"""How parameters begin (section 5.8 and `ndstack.nn.models`).
 
 Fully connected layers outside the controller begin with Xavier uniform weights and zero biases, layer norms
-with ones and zeros (section 10.4), all else with uniform numbers in [-0.1, 0.1]. The layer that computes the
+with ones and zeros (section 10.3), all else with uniform numbers in [-0.1, 0.1]. The layer that computes the
 actions of a nondeterministic stack is the exception: it learns faster if it, too, begins uniform. Networks
 over natural language (chapter 7) begin uniform throughout, in [-0.05, 0.05].
 """

@@ -1,4 +1,4 @@
-"""Language models: symbols in, logits out (section 5.6; chapter 6 on for EOS; section 10.4 for BOS).
+"""Language models: symbols in, logits out (section 5.6; chapter 6 on for EOS; section 10.3 for BOS).
 
 A recurrent network over a formal language reads one-hot vectors and predicts the first symbol from its
 initial output, so it needs no BOS. A transformer, or a network over natural language, reads learned vectors.

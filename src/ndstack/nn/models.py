@@ -2,7 +2,7 @@
 
 | name | model | where |
 |---|---|---|
-| `lstm` | the controller alone | 5.5 |
+| `lstm` | the controller alone | 5.7 |
 | `strat-m` | stratification stack of vectors of size m | 3.3.1 |
 | `sup-m`, `sup-m-m-...` | superposition stack, or several, of vectors of size m | 3.3.2, 8.4 |
 | `sup-h` | superposition stack of hidden states | 8.4 |
@@ -20,6 +20,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Literal, cast
 
+from pydantic import ValidationError
+
 from ndstack import languages
 from ndstack.errors import NdstackError
 from ndstack.languages.language import Language
@@ -31,10 +33,11 @@ from ndstack.nn.configuration import (
     StratificationConfig,
     SuperpositionConfig,
     TransformerConfig,
+    first_problem,
 )
 from ndstack.nn.controllers import ControllerKind
 from ndstack.nn.initialization import LayerInit, initialize
-from ndstack.nn.language_model import LanguageModel
+from ndstack.nn.language_model import InputKind, LanguageModel
 
 NAMES = (
     "lstm",
@@ -145,37 +148,46 @@ def build(
         actions_init: how those that compute the actions of nondeterministic stacks begin.
         init_bound: of what begins with uniform numbers.
     """
-    parsed = parse(name)
-    stack = _stack(name, parsed, hidden, window, depth, bottom_fix)
-    alphabet = _alphabet(language)
+    parsed, alphabet = parse(name), _alphabet(language)
     backbone: RNNConfig | TransformerConfig
-    if parsed.transformer:
-        _refuse(name, "a recurrent network", reading_layers=reading_layers, embedding=embedding)
-        _refuse(name, "a recurrent network", output_reading=output_reading)
-        layers: list[Literal["attention"] | StackConfig] = ["attention"] * (num_layers or 5)
-        if stack is not None:
-            layers[len(layers) // 2] = stack
-        backbone = TransformerConfig(
-            d_model=d_model, layers=tuple(layers), heads=heads, feedforward=feedforward, dropout=dropout
-        )
-    else:
-        backbone = RNNConfig(
-            input_size=embedding or len(alphabet),
-            hidden_size=hidden,
-            stack=stack,
-            num_layers=num_layers or 1,
-            controller=controller,
-            push_hidden=parsed.stack == "sup-h",
-            reading_layers=reading_layers,
-            output_reading=output_reading,
-        )
+    try:
+        stack = _stack(name, parsed, hidden, window, depth, bottom_fix)
+        if parsed.transformer:
+            _refuse(name, "a recurrent network", reading_layers=reading_layers, embedding=embedding)
+            _refuse(name, "a recurrent network", output_reading=output_reading)
+            backbone = TransformerConfig(
+                d_model=d_model,
+                layers=_layers(5 if num_layers is None else num_layers, stack),
+                heads=heads,
+                feedforward=feedforward,
+                dropout=dropout,
+            )
+        else:
+            backbone = RNNConfig(
+                input_size=len(alphabet) if embedding is None else embedding,
+                hidden_size=hidden,
+                stack=stack,
+                num_layers=1 if num_layers is None else num_layers,
+                controller=controller,
+                push_hidden=parsed.stack == "sup-h",
+                reading_layers=reading_layers,
+                output_reading=output_reading,
+            )
+    except ValidationError as error:
+        raise NdstackError(f"{name} cannot be built: {first_problem(error)}") from None
     embedded = parsed.transformer or embedding is not None
-    config = ModelConfig(
-        alphabet=alphabet, input="embedding" if embedded else "one-hot", bos=embedded, backbone=backbone
-    )
-    model = config.make()
+    input_kind: InputKind = "embedding" if embedded else "one-hot"
+    model = ModelConfig(alphabet=alphabet, input=input_kind, bos=embedded, backbone=backbone).make()
     initialize(model, seed, layers=layers_init, nondeterministic_actions=actions_init, bound=init_bound)
     return model
+
+
+def _layers(count: int, stack: StackConfig | None) -> tuple[Literal["attention"] | StackConfig, ...]:
+    """The layers of a transformer, with a stack in the middle one."""
+    layers: list[Literal["attention"] | StackConfig] = ["attention"] * count
+    if stack is not None and layers:
+        layers[count // 2] = stack
+    return tuple(layers)
 
 
 def _stack(

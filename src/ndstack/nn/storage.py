@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.nn.configuration import ModelConfig, describe
+from ndstack.nn.configuration import ModelConfig, describe, first_problem
 from ndstack.nn.language_model import LanguageModel
 
 CONFIGURATION = "model.json"
@@ -54,9 +54,9 @@ def load(folder: str | Path, device: torch.device | str | None = None) -> Langua
         with torch.device("meta"):
             expected = configuration.make().state_dict()
     except ValidationError as error:
-        raise NdstackError(f"{path} does not describe a model: {_first(error)}") from None
-    except NdstackError as error:
-        raise NdstackError(f"{path} does not describe a model: {error}") from None
+        raise NdstackError(f"{path} does not describe a model: {first_problem(error)}") from None
+    except (NdstackError, RuntimeError) as error:  # of torch, if sizes are too great
+        raise NdstackError(f"{path} does not describe a model: {' '.join(str(error).split())}") from None
     tensors = unpack(Path(folder) / PARAMETERS, expected)
     model = configuration.make()
     model.load_state_dict(tensors)
@@ -106,13 +106,6 @@ def _checksum(tensors: dict[str, Tensor]) -> str:
         digest.update(f"{name} {list(tensor.shape)} {tensor.dtype}\n".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _first(error: ValidationError) -> str:
-    """The first thing that is wrong, in one line."""
-    detail = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in detail["loc"])
-    return " ".join(f"{place}: {detail['msg']}".removeprefix(": ").split())
 
 
 def _write(path: Path, content: bytes) -> None:
