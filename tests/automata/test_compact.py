@@ -9,7 +9,7 @@ from ndstack.automata import (
     stringsum,
     unmarked_reversal_pda,
 )
-from ndstack.automata.compact import compact
+from ndstack.automata.compact import compact, variants
 from ndstack.automata.merging import merge_types
 from ndstack.errors import AutomatonError
 from ndstack.grammars import CFG, PCFG, Rule, WeightedCFG, proper, two_greibach
@@ -109,3 +109,26 @@ def test_counts_stay_small(name, states, symbols):
 def test_the_weight_of_the_empty_string_must_be_zero_or_one():
     with pytest.raises(AutomatonError, match="gives the empty string weight 0 or 1"):
         compact(PCFG.fromstring("S -> 'a' S 'b' [0.5] | [0.5]"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "S -> 'a' | 'a' N | 'a' N N\nN -> 'b' | 'b' N",
+        "S -> 'a' | 'a' N | 'b' M\nN -> 'b' | 'b' N | 'a' M\nM -> 'a' M | 'b'",
+        "S -> 'a' S 'b' N | 'a' 'b' N | 'a' 'b'\nN -> 'a' N | 'a'",
+        "S -> 'a' N | 'a'\nN -> 'a' M | 'b' N | 'b'\nM -> 'b' M | 'a' N N | 'a' N",
+    ],
+)
+def test_what_may_follow_on_the_bottom(text):
+    grammar = CFG.fromstring(text)
+    for pda in variants(grammar):
+        assert language_of_pda(pda, ALPHABET, 8) == language_of_grammar(grammar, ALPHABET, 8)
+
+
+@given(grammars_with_small_automata())
+@settings(max_examples=40)
+def test_all_variants_have_the_language_of_the_grammar(grammar):
+    language = language_of_grammar(grammar, ALPHABET, 6)
+    for pda in variants(grammar):
+        assert language_of_pda(pda, ALPHABET, 6) == language

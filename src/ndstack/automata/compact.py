@@ -34,7 +34,7 @@ from ndstack.grammars.grammar import CFG, Nonterminal, Rule
 from ndstack.grammars.greibach import Cut, greibach, quadratic_greibach
 from ndstack.grammars.reduction import factor
 
-LOOP = "loop"
+LOOP, END = "loop", "end"
 MANY = 3000
 """An automaton with more transitions than this is not tried."""
 TRIED = 12
@@ -43,17 +43,22 @@ TRIED = 12
 
 def compact(machine: CFG | PDA) -> RestrictedPDA:
     """An equivalent restricted PDA that is as small as we can make it; weights are kept."""
+    return min(variants(machine), key=_cost)
+
+
+def variants(machine: CFG | PDA) -> list[RestrictedPDA]:
+    """Small restricted PDAs equivalent to a grammar or PDA, some with fewer states, some with fewer symbols."""
     if isinstance(machine, RestrictedPDA):
-        return merge_types(machine)
+        return [merge_types(machine)]
     if isinstance(machine, PDA):
         if not grammar_rules(machine):
-            return (RestrictedWPDA if machine.weighted else RestrictedPDA)((), START, frozenset())
+            return [(RestrictedWPDA if machine.weighted else RestrictedPDA)((), START, frozenset())]
         machine = to_grammar(machine)
     trimmed = [trim_restricted(pda) for pda in _candidates(machine)]
     few = sorted((pda for pda in trimmed if len(pda.transitions) <= MANY), key=_cost)[:TRIED]
     if not few:
-        return restrict_greibach(greibach(machine))
-    return min(map(merge_types, few), key=_cost)
+        return [restrict_greibach(greibach(machine))]
+    return [merge_types(pda) for pda in few]
 
 
 def _cost(pda: RestrictedPDA) -> int:
@@ -84,30 +89,49 @@ def _forms(grammar: CFG) -> list[CFG]:
 
 @dataclass(frozen=True)
 class _Tail:
-    """N such that, on ⊥, the grammar's S is a β or a β N for the same aβ, and N likewise.
+    """N such that what is derived on ⊥ mostly comes as aβ or aβN for the same aβ.
 
-    Then ⊥ in the accepting state can stand for "N or nothing": what is derived on ⊥ leaves out N and, once
-    it is done, goes on like N. Weights of aβN must be those of aβ times one ratio.
+    Then ⊥ in state loop can stand for "N or nothing": of each pair only aβ is needed, and once that is done
+    the automaton accepts or goes on like N. On ⊥ are derived S, N, and M if A → aM has no partner with N and
+    A is derived on ⊥; such M are kept in the state. Weights of aβN must be those of aβ times one ratio.
     """
 
     symbol: Nonterminal
     ratio: float
+    on_bottom: tuple[Nonterminal, ...]
+    alone: frozenset[Rule]
+    """The rules A → a and A → aM without partner, for A on ⊥."""
 
 
 def _tails(grammar: CFG) -> list[_Tail | None]:
-    """A tail, if there is one, and none."""
-    for symbol in grammar.nonterminals[1:]:
-        ratios: list[float] = []
-        for left in (grammar.start, symbol):
-            rules = {rule.right: rule.weight for rule in grammar.rules_for(left) if rule.right}
-            short = {right: weight for right, weight in rules.items() if right[-1] != symbol}
-            if {(*right, symbol) for right in short} != rules.keys() - short.keys():
-                break
-            ratios += [rules[*right, symbol] / weight for right, weight in short.items()]
-        else:
-            if ratios and all(math.isclose(r, ratios[0], rel_tol=1e-13) for r in ratios):
-                return [_Tail(symbol, ratios[0]), None]
-    return [None]
+    """The tails that fit, and none."""
+    found = [tail for N in grammar.nonterminals[1:] if (tail := _tail(grammar, N)) is not None]
+    return [*found[:3], None]
+
+
+def _tail(grammar: CFG, symbol: Nonterminal) -> _Tail | None:
+    on_bottom = [grammar.start, symbol]
+    ratios: list[float] = []
+    alone: list[Rule] = []
+    for left in on_bottom:  # grows
+        weights = {rule.right: rule.weight for rule in grammar.rules_for(left)}
+        for rule in grammar.rules_for(left):
+            if not rule.right:
+                continue
+            *first, last = rule.right
+            is_long = last == symbol and tuple(first) in weights
+            is_short = (*rule.right, symbol) in weights
+            if (is_long and is_short) or (not is_long and not is_short and len(rule.right) > 2):
+                return None
+            if is_short:
+                ratios.append(weights[*rule.right, symbol] / rule.weight)
+            elif not is_long:
+                alone.append(rule)
+                if isinstance(last, Nonterminal) and last not in on_bottom:
+                    on_bottom.append(last)
+    if not ratios or not all(math.isclose(r, ratios[0], rel_tol=1e-13) for r in ratios):
+        return None
+    return _Tail(symbol, ratios[0], tuple(on_bottom), frozenset(alone))
 
 
 @dataclass(frozen=True)
@@ -130,33 +154,48 @@ class _Builder:
                 f"rule {empty[0]} weighs {empty[0].weight:g}: an automaton that reads a symbol a step gives "
                 "the empty string weight 0 or 1; leave that rule out and treat the empty string apart"
             )
-        names = {A: f"{A}." for A in self.grammar.nonterminals} | {self.grammar.start: START}
-        transitions = tuple(self._transitions(names))
+        transitions = tuple(self._transitions())
         build = RestrictedWPDA if self.grammar.weighted else RestrictedPDA
-        return build(transitions, START, frozenset({LOOP, START} if empty else {LOOP}))
+        accept = {LOOP, START} if empty else {LOOP}
+        return build(transitions, START, frozenset(accept if self.tail is None else accept | {END}))
 
-    def _transitions(self, names: dict[Nonterminal, str]) -> Iterator[Transition]:
-        others = [A.name for A in self.grammar.nonterminals[1:]]
-        symbols = [self._symbol(name) for name in others]
-        tops = dict(zip(symbols, self.grammar.nonterminals[1:], strict=True))
+    def _transitions(self) -> Iterator[Transition]:
+        names = {A: f"{A}." for A in self.grammar.nonterminals} | {self.grammar.start: START}
+        others = self.grammar.nonterminals[1:]
+        tops = {self._symbol(A.name): A for A in others}
         for rule in self.grammar.rules:
-            if rule.right:
-                ends_in_tail = self.tail is not None and rule.right[-1] == self.tail.symbol
-                if rule.left != self.grammar.start:
-                    for x in symbols:
-                        yield self._before(rule, x, names, tops)
-                if not (ends_in_tail and self._is_tail(rule.left)):
-                    yield self._before(rule, BOTTOM, names, tops)
-                if self.loop and rule.left != self.grammar.start:
+            if rule.right and rule.left != self.grammar.start:
+                yield from (self._before(rule, x, names, tops) for x in (*tops, BOTTOM))
+                if self.loop:
                     yield self._on_top(rule, names)
-        if self.tail is not None:
-            for rule in self.grammar.rules_for(self.tail.symbol):
-                if rule.right[-1] != self.tail.symbol:
-                    step = self._before(rule, BOTTOM, names, tops)
-                    yield replace(step, state=LOOP, weight=step.weight * self.tail.ratio)
+        if self.tail is None:
+            for rule in self.grammar.rules_for(self.grammar.start):
+                if rule.right:
+                    yield self._before(rule, BOTTOM, names, tops)
+        else:
+            yield from self._on_bottom(self.tail, names, tops)
 
-    def _is_tail(self, left: Nonterminal) -> bool:
-        return left == self.grammar.start or (self.tail is not None and left == self.tail.symbol)
+    def _on_bottom(
+        self, tail: _Tail, names: dict[Nonterminal, str], tops: dict[str, Nonterminal]
+    ) -> Iterator[Transition]:
+        """The steps of S, N and others on ⊥, where ⊥ in state loop means N or nothing."""
+        states = {A: f"{A}.." for A in tail.on_bottom} | {self.grammar.start: START}
+        for left in tail.on_bottom:
+            rules = [rule for rule in self.grammar.rules_for(left) if rule.right]
+            rights = {rule.right for rule in rules}
+            for rule in rules:
+                last = rule.right[-1]
+                if rule in tail.alone:
+                    target = states[last] if isinstance(last, Nonterminal) else END
+                    a = str(rule.right[0])
+                    step = Transition(states[left], a, (BOTTOM,), target, (BOTTOM,), rule.weight)
+                elif last == tail.symbol and rule.right[:-1] in rights:
+                    continue
+                else:
+                    step = replace(self._before(rule, BOTTOM, names, tops), state=states[left])
+                yield step
+                if left == tail.symbol:
+                    yield replace(step, state=LOOP, weight=step.weight * tail.ratio)
 
     def _symbol(self, name: str) -> str:
         return f"{name}_" if name == BOTTOM else name

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ndstack.automata import BOTTOM, PDA, RestrictedPDA, Transition, Union, WeightedPDA, union
-from ndstack.automata.compact import compact
+from ndstack.automata.compact import variants
 from ndstack.automata.pda import BottomMarkedPDA
 from ndstack.errors import NdstackError
 from ndstack.grammars import CFG, Rule
@@ -45,7 +45,7 @@ def recognizer(machines: Machine | Sequence[Machine], *, memory: int = MEMORY) -
     for machine in given:
         if not isinstance(machine, CFG | PDA):
             raise NdstackError(f"{machine!r} given, expected a CFG or a PDA, or a list of them")
-    automata = [compact(_without_weights(machine)) for machine in given]
+    automata = _smallest([variants(_without_weights(machine)) for machine in given])
     alphabet = tuple(dict.fromkeys(a for machine in given for a in _alphabet(machine)))
     return Recognizer(_network(automata, alphabet, memory))
 
@@ -192,6 +192,21 @@ def _network(automata: Sequence[RestrictedPDA], alphabet: tuple[str, ...], memor
             f"than the limit of {_size(memory)}; simplify the grammar or raise `memory`"
         )
     return layout
+
+
+def _smallest(choices: list[list[RestrictedPDA]]) -> list[RestrictedPDA]:
+    """One automaton from each list, so that their union is small: states add up, stack symbols are shared."""
+    found: list[list[RestrictedPDA]] = []
+    for symbols in {len(pda.stack_alphabet) for some in choices for pda in some}:
+        fitting = [[pda for pda in some if len(pda.stack_alphabet) <= symbols] for some in choices]
+        if all(fitting):
+            found.append([min(some, key=lambda pda: len(pda.states)) for some in fitting])
+
+    def cost(automata: list[RestrictedPDA]) -> int:
+        states = sum(len(pda.states) for pda in automata)
+        return (states + 1 + (len(automata) > 1)) * max(len(pda.stack_alphabet) for pda in automata)
+
+    return min(found, key=cost)
 
 
 def _rename(pda: RestrictedPDA) -> RestrictedPDA:
