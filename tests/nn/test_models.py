@@ -213,6 +213,7 @@ def test_wrong_names_get_one_line(name, message):
         ),
         ("sup-3", {"bottom_fix": True}, "with a nondeterministic stack only"),
         ("rns-2-3", {"depth": 3}, "with a superposition stack only"),
+        ("tf", {"normalize_reading": False}, "normalize_reading=False given for tf"),
         ("tf", {"output_reading": True}, "with a recurrent network only"),
         ("rns-2-3", {"window": 0}, "window: Input should be greater than 0"),
         ("tf", {"heads": 5}, "expected a positive multiple of heads, 5"),

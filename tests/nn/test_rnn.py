@@ -9,6 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ndstack.errors import NdstackError
 from ndstack.nn import RNNState, StackRNN
+from ndstack.nn.unnormalized import Unnormalized
 from ndstack.stacks import Nondeterministic, Several, Stratification, Superposition
 
 STACKS = {
@@ -61,6 +62,28 @@ def test_without_a_stack_it_is_torchs_own(controller, layers):
     hidden = last[0] if controller == "lstm" else last
     torch.testing.assert_close(torch.stack(state.hidden), hidden)
     assert len(state.cells) == (layers if controller == "lstm" else 0)
+
+
+def test_a_network_reads_weights_where_it_is_told_to():
+    rnn, x = network(Nondeterministic(2, 2), normalize_reading=False), inputs()
+    output, state = rnn(x)
+    output.sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in rnn.parameters())
+    assert (state.stack.reading.sum(1) - 1).abs().min() > 1e-3
+    state, parts = rnn.start(3), []
+    for part in x.split(2, dim=1):
+        one, state = rnn(part, state)
+        parts.append(one)
+    torch.testing.assert_close(torch.cat(parts, 1), output)
+
+
+def test_weights_too_great_for_a_float_stay_finite():
+    stack = Unnormalized(Nondeterministic(1, 2))
+    actions = torch.full((1, 60, stack.action_size), 4.0, requires_grad=True)
+    readings, _ = stack(actions)
+    assert readings.isfinite().all()
+    readings.log().sum().backward()
+    assert actions.grad.isfinite().all()
 
 
 OPTIONS = [
@@ -200,6 +223,9 @@ def test_compiling_falls_back_without_error(name):
         (lambda: StackRNN(4, 0, None), "hidden_size is 0"),
         (lambda: StackRNN(4, 5, None, num_layers=0), "num_layers is 0"),
         (lambda: StackRNN(4, 5, None, output_reading=True), "need a stack"),
+        (lambda: StackRNN(4, 5, None, normalize_reading=False), "needs a nondeterministic stack"),
+        (lambda: StackRNN(4, 5, Superposition(3), normalize_reading=False), "without vectors"),
+        (lambda: StackRNN(4, 5, Nondeterministic(1, 2, 3), normalize_reading=False), "without vectors"),
         (lambda: StackRNN(4, 5, Superposition(3), reading_layers=-1), "expected 0 or more"),
         (lambda: StackRNN(4, 5, Superposition(3), push_hidden=True), "expected the hidden size 5"),
         (lambda: network(None)(inputs(size=3)), r"expected \[batch, length, 4\]"),
@@ -223,3 +249,52 @@ def test_an_empty_sequence_changes_nothing(name):
     assert output.shape == (3, 0, 5)
     assert isinstance(state, RNNState)
     torch.testing.assert_close(rnn(inputs(), state)[0], rnn(inputs())[0])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"window": 3}, {"bottom_fix": False}, {"normalized": True, "read_states": False}],
+    ids=str,
+)
+def test_unnormalised_readings_are_the_weights_of_runs(options):
+    original = Nondeterministic(2, 2, **options)
+    stack = Unnormalized(original)
+    actions = inputs(batch=2, n=4, size=stack.action_size)
+    readings, state = stack(actions)
+    for row in range(2):
+        expected = weights_of_runs(original, original.log_weights(actions[row]))
+        torch.testing.assert_close(readings[row], expected)
+    again, middle = stack(actions[:, :2])
+    parts = torch.cat([again, stack(actions[:, 2:], state=middle)[0]], 1)
+    torch.testing.assert_close(parts, readings)
+    assert torch.equal(state.reading, readings[:, -1])
+
+
+def weights_of_runs(stack, log_weights):
+    """[n, R]: every run as a list of elements, each with the time of its push."""
+    n, states, symbols = len(log_weights), stack.states, stack.symbols
+    square = (states, symbols, states, symbols)
+    runs, readings = [(0, [(0, 0)], 1.0)], []  # a state, (symbol, time of push) from the bottom, a weight
+    for time in range(1, n + 1):
+        weights = log_weights[time - 1].exp()
+        push, replace, pop = weights.split(
+            [states * symbols * states * symbols] * 2 + [states * symbols * states]
+        )
+        push, replace, pop = push.view(square), replace.view(square), pop.view(square[:3])
+        new = []
+        for q, elements, weight in runs:
+            top, pushed = elements[-1]
+            bottom = len(elements) == 1
+            for r in range(states):
+                for y in range(symbols):
+                    new.append((r, [*elements, (y, time)], weight * push[q, top, r, y]))
+                    if not bottom or stack.bottom_fix:
+                        new.append((r, [*elements[:-1], (y, pushed)], weight * replace[q, top, r, y]))
+                if len(elements) > (1 if stack.bottom_fix else 2):
+                    new.append((r, elements[:-1], weight * pop[q, top, r]))
+        runs = [run for run in new if stack.window is None or time - run[1][-1][1] < stack.window]
+        reading = torch.zeros(states, symbols, dtype=torch.float64)
+        for r, elements, weight in runs:
+            reading[r, elements[-1][0]] += weight
+        readings.append(reading if stack.read_states else reading.sum(0))
+    return torch.stack(readings).flatten(1)

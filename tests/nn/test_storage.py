@@ -44,6 +44,7 @@ def test_a_saved_model_comes_back(name, tmp_path):
             bottom_fix=False,
             reading_layers=2,
             output_reading=True,
+            normalize_reading=False,
         ),
         lambda: models.build("sup-2-4", ["the", "cat"], embedding=5, depth=7).double(),
         lambda: models.build(

@@ -93,6 +93,7 @@ class RNNConfig(_Config):
     push_hidden: bool = False
     reading_layers: NonNegativeInt = 0
     output_reading: bool = False
+    normalize_reading: bool = True
 
     def make(self) -> StackRNN:
         """The network, its parameters not yet set."""
@@ -105,6 +106,7 @@ class RNNConfig(_Config):
             push_hidden=self.push_hidden,
             reading_layers=self.reading_layers,
             output_reading=self.output_reading,
+            normalize_reading=self.normalize_reading,
         )
 
 
@@ -170,6 +172,7 @@ def _describe_backbone(network: Backbone) -> RNNConfig | TransformerConfig:
             push_hidden=network.push_hidden,
             reading_layers=network.reading_layers,
             output_reading=network.output_reading,
+            normalize_reading=network.normalize_reading,
         )
     if type(network) is Transformer:
         layers = [layer for layer in network.layers if isinstance(layer, TransformerLayer)]
@@ -194,6 +197,7 @@ def _describe_backbone(network: Backbone) -> RNNConfig | TransformerConfig:
 
 
 def _describe_stack(stack: Stack[Any]) -> StackConfig:
+    stack = getattr(stack, "original", stack)
     if type(stack) is Superposition:
         return SuperpositionConfig(sizes=stack.sizes, depth=stack.depth, synchronized=stack.synchronized)
     if type(stack) is Stratification:

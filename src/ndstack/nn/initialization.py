@@ -71,5 +71,5 @@ def _action_layers(network: torch.nn.Module) -> set[torch.nn.Module]:
 def _nondeterministic(stack: torch.nn.Module) -> bool:
     from ndstack.stacks import Nondeterministic
 
-    parts = stack.stacks if isinstance(stack, Several) else [stack]
+    parts = stack.stacks if isinstance(stack, Several) else [getattr(stack, "original", stack)]
     return any(isinstance(part, Nondeterministic) for part in parts)

@@ -115,6 +115,7 @@ def build(
     bottom_fix: bool | None = None,
     reading_layers: int = 0,
     output_reading: bool = False,
+    normalize_reading: bool = True,
     d_model: int = 32,
     heads: int = 4,
     feedforward: int = 64,
@@ -140,6 +141,7 @@ def build(
             given, as where the model was introduced: in RNS and VRNS, not in NS, NS+S, NS+U.
         reading_layers: between reading and controller (section 11.2.2).
         output_reading: whether the output depends on the newest reading directly (section 11.2.2).
+        normalize_reading: whether nondeterministic stacks read probabilities (section 11.2.2).
         d_model: the size of a transformer's vectors.
         heads: of a transformer's attention.
         feedforward: hidden units of a transformer's feedforward sublayers.
@@ -155,6 +157,8 @@ def build(
         if parsed.transformer:
             _refuse(name, "a recurrent network", reading_layers=reading_layers, embedding=embedding)
             _refuse(name, "a recurrent network", output_reading=output_reading)
+            if not normalize_reading:
+                _refuse(name, "a recurrent network", normalize_reading="False")
             backbone = TransformerConfig(
                 d_model=d_model,
                 layers=_layers(5 if num_layers is None else num_layers, stack),
@@ -172,6 +176,7 @@ def build(
                 push_hidden=parsed.stack == "sup-h",
                 reading_layers=reading_layers,
                 output_reading=output_reading,
+                normalize_reading=normalize_reading,
             )
     except ValidationError as error:
         raise NdstackError(f"{name} cannot be built: {first_problem(error)}") from None

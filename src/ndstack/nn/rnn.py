@@ -4,7 +4,8 @@
     s_t = Stack(s_{t-1}, a_t),   r_t = Reading(s_t).
 
 With several layers the top one drives the stack, and the first one gets the reading. Options of section
-11.2.2: layers between the reading and the controller, and the reading beside the hidden state in the output.
+11.2.2: layers between the reading and the controller, the reading beside the hidden state in the output, and
+the reading left unnormalised.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class StackRNN(Backbone):
         reading_layers: how many layers of `hidden_size` tanh units stand between reading and controller.
         output_reading: whether the output is h_t and r_t side by side, so that it does not lag a step behind
             the stack.
+        normalize_reading: whether a nondeterministic stack reads probabilities; if not, the weights of runs
+            (`ndstack.nn.unnormalized`).
     """
 
     def __init__(
@@ -68,15 +71,19 @@ class StackRNN(Backbone):
         push_hidden: bool = False,
         reading_layers: int = 0,
         output_reading: bool = False,
+        normalize_reading: bool = True,
     ) -> None:
         super().__init__()
         _check_options(hidden_size, stack, push_hidden, reading_layers, output_reading)
+        if not normalize_reading:
+            stack = _unnormalized(stack)
         reading_size = 0 if stack is None else stack.reading_size
         read_size = hidden_size if reading_layers else reading_size
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.output_size = hidden_size + (reading_size if output_reading else 0)
         self.controller_kind, self.push_hidden = controller, push_hidden
         self.reading_layers, self.output_reading = reading_layers, output_reading
+        self.normalize_reading = normalize_reading
         self.controller = make_controller(controller, input_size + read_size, hidden_size, num_layers)
         self.stack = stack
         self.actions: torch.nn.Linear | None = None
@@ -197,6 +204,14 @@ class StackRNN(Backbone):
             ]
             return nothing[0], nothing[1], state
         return torch.stack(hidden, dim=1), torch.stack(readings, dim=1), RNNState(*memory, stack)
+
+
+def _unnormalized(stack: Stack[Any] | None) -> Stack[Any]:
+    from ndstack.nn.unnormalized import Unnormalized
+
+    if stack is None:
+        raise NdstackError("normalize_reading=False needs a nondeterministic stack, but none is given")
+    return Unnormalized(stack)
 
 
 def _check_options(
