@@ -188,7 +188,7 @@ class Nondeterministic(Stack[NondeterministicState]):
         if self.window is not None and time > max(256, 4 * self.window):
             history = ()
         vectors = None if self.vector_size is None else driven.vectors.to(inputs.dtype)
-        if driven.ok.all():
+        if not state.complete or driven.ok.all():
             new = NondeterministicState(
                 readings[:, -1], vectors, history, driven.memory, driven.place, time
             )
@@ -308,7 +308,7 @@ class Nondeterministic(Stack[NondeterministicState]):
                 RuntimeWarning,
                 stacklevel=2,
             )
-        if ok.all():
+        if not history or ok.all():
             return reading, attention, memory, place
         past = torch.cat(history, 1).double()
         if dtype == torch.float32:
