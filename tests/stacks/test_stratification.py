@@ -242,8 +242,9 @@ def test_a_size_that_makes_no_sense() -> None:
 @pytest.mark.parametrize("how", ["step", "scan"])
 def test_an_element_that_is_gone_gets_no_derivative(how: str) -> None:
     stack = Stratification(2)
-    elements = torch.tensor([[[0.9, 1, 2], [0.0, 3, 4], [0.8, 5, 6]]], requires_grad=True)
-    state = StratificationState(torch.zeros(1, 2), elements)
+    rows = [[0.9, 1, 2], [0.0, 3, 4], [0.8, 5, 6]]
+    elements = torch.tensor([rows], dtype=torch.float64, requires_grad=True)
+    state = StratificationState(elements.new_zeros(1, 2), elements)
     actions, pushed = torch.full((1, 1, 2), -3.0), torch.ones(1, 1, 2)
     if how == "step":
         state = stack.step(state, actions[:, 0], pushed[:, 0])
