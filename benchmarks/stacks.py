@@ -1,4 +1,4 @@
-"""How fast the nondeterministic stack is: `python -m benchmarks.stacks [--quick] [--json FILE]`.
+"""How fast the nondeterministic stack is: `python -m benchmarks.stacks [PARTS] [--quick]`.
 
 All rows are forward + backward with batch 10, and ratios are between times of one run of this
 program. The baseline is the log-space reference run the way the dissertation's code runs it: step
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.loop import cubic_loop_rate
 from torch import Tensor
 
 from ndstack.functional.nondeterministic import nondeterministic
@@ -195,13 +196,6 @@ def gemm_rate(dtype: torch.dtype, size: int = 768) -> float:
     return size**3 / best_of(lambda: a @ b, 20) / 1e9
 
 
-def loop_rate() -> float:
-    """Multiply-adds a second inside the cubic loop alone, on all threads, in 10^9."""
-    from benchmarks.loop import cubic_loop_rate
-
-    return cubic_loop_rate()
-
-
 def scans(lengths: list[int]) -> list[Row]:
     """Scans over given actions (stack attention), VRNS 3-3-5, batch 10 up to n = 200, else 2."""
     rows = []
@@ -235,33 +229,42 @@ def windowed(steps: int) -> Row:
     }
 
 
-def measure(quick: bool) -> dict[str, Any]:
-    """All rows."""
-    torch.manual_seed(0)
-    loads = [os.getloadavg()[0]]
+def networks() -> list[Row]:
+    """Recurrent networks against the baseline."""
     baselines: dict[str, float] = {}
     two, three = Nondeterministic(2, 3), Nondeterministic(3, 3)
-    rows = [
+    return [
         compared("rns-2-3, n = 80, fused", two, 80, baselines),
         compared("rns-2-3, n = 80, steps", two, 80, baselines),
         compared("rns-3-3, n = 80, fused", three, 80, baselines),
         compared("rns-3-3, n = 80, steps", three, 80, baselines),
         compared("vrns-3-3-5, n = 40, fused", Nondeterministic(3, 3, 5), 40, baselines),
-        portable_row(),
-        memory_row(),
-        *growth([40, 80] if quick else [40, 80, 160, 320, 640]),
-        *scans([100] if quick else [100, 200, 500, 1000]),
-        windowed(2000 if quick else 100_000),
     ]
+
+
+def measure(parts: list[str], quick: bool) -> dict[str, Any]:
+    """The rows of the given parts."""
+    torch.manual_seed(0)
+    loads = [os.getloadavg()[0]]
+    work: dict[str, Callable[[], list[Row]]] = {
+        "networks": networks,
+        "portable": lambda: [portable_row()],
+        "memory": lambda: [memory_row()],
+        "growth": lambda: growth([40, 80] if quick else [40, 80, 160, 320, 640]),
+        "scan": lambda: scans([100] if quick else [100, 200, 500, 1000]),
+        "window": lambda: [windowed(2000 if quick else 100_000)],
+    }
+    rows = [row for part in parts or list(work) for row in work[part]()]
+    rates = [gemm_rate(torch.float32), gemm_rate(torch.float64), cubic_loop_rate()]
     loads.append(os.getloadavg()[0])
     return {
-        "load_before_and_after": loads,
         "machine": platform.processor() or platform.machine(),
+        "load_before_and_after": loads,
         "torch_threads": torch.get_num_threads(),
         "kernel_threads": threads.get_num_threads(),
-        "gemm_float32": gemm_rate(torch.float32),
-        "gemm_float64": gemm_rate(torch.float64),
-        "cubic_loop": loop_rate(),
+        "gemm_float32": rates[0],
+        "gemm_float64": rates[1],
+        "cubic_loop": rates[2],
         "rows": rows,
     }
 
@@ -299,10 +302,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="only the short rows")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--threads", type=int, help="for torch and the kernels alike")
+    parser.add_argument(
+        "parts", nargs="*", help="networks, portable, memory, growth, scan, window; all if none"
+    )
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
-    results = measure(options.quick)
+    results = measure(options.parts, options.quick)
     print(table(results))
     if options.json:
         options.json.write_text(json.dumps(results, indent=2) + "\n")

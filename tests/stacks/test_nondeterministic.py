@@ -280,6 +280,26 @@ def test_a_windowed_stack_warns_where_it_cannot_go_back() -> None:
     assert readings.isfinite().all()
 
 
+@every_model
+def test_a_sequence_begun_on_another_device_goes_on(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the first chunk is the portable backend's, and its state has no chart yet."""
+    stack = Nondeterministic(2, 2, **options)
+    given = sequence(stack, 2, 12, torch.float64)
+    inputs = inputs_of(stack, given)
+    whole, _ = stack.scan(*given)
+    monkeypatch.setattr("ndstack.stacks.nondeterministic.compiled", lambda weights: False)
+    first, state = stack.scan(*(tensor[:, :9] for tensor in given))
+    assert state.memory == ()
+    second, state = stack.scan(*(tensor[:, 9:11] for tensor in given), state=state)
+    third = stack.step(state, *(tensor[:, 11] for tensor in given)).reading[:, None]
+    joined = torch.cat([first, second, third], 1)
+    assert torch.allclose(joined, whole, atol=1e-12)
+    for ours, theirs in zip(derivatives(joined, inputs), derivatives(whole, inputs), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-11)
+
+
 def test_moving_a_state_keeps_its_chart_in_float64() -> None:
     stack = Nondeterministic(2, 2, window=4)
     given = sequence(stack, 1, 8, torch.float64)
