@@ -104,10 +104,13 @@ def scans(lengths: list[int], batch: int, size: int, repeats: int) -> list[Row]:
     rows = []
     for length in lengths:
         work: dict[str, Callable[[], Tensor]] = {}
-        for stack in (Superposition(size), Superposition(size, depth=10), Stratification(size)):
+        for name, stack in {
+            f"scan of superposition {size}": Superposition(size),
+            f"scan of superposition {size}, depth 10": Superposition(size, depth=10),
+            f"scan of stratification {size}": Stratification(size),
+        }.items():
             actions = torch.randn(batch, length, stack.action_size, requires_grad=True)
             pushed = torch.randn(batch, length, stack.push_size, requires_grad=True)
-            name = f"scan of {stack}"
             work[name] = lambda s=stack, a=actions, p=pushed: s.scan(a, p)[0]
         times = milliseconds(work, repeats)
         rows += [{"what": k, "length": length, "milliseconds": v} for k, v in times.items()]
@@ -120,17 +123,19 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=10)
     parser.add_argument("--size", type=int, default=20, help="of the vectors")
     parser.add_argument("--repeats", type=int, default=25)
+    parser.add_argument("--threads", type=int, default=1, help="for torch; these are small tensors")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args()
     torch.manual_seed(0)
+    torch.set_num_threads(options.threads)
     rows = networks(options.length, options.batch, options.size, options.repeats)
     rows += scans([80, 320, 1000], options.batch, options.size, max(3, options.repeats // 5))
-    print(f"{'batch ' + str(options.batch):54}{'n':>6}{'ms':>10}{'x bare LSTM':>13}")
+    print(f"{'batch ' + str(options.batch):46}{'n':>6}{'ms':>10}{'x bare LSTM':>13}")
     for row in rows:
         ratio = f"{row['ratio']:13.2f}" if "ratio" in row else ""
-        print(f"{row['what']:54}{row['length']:6}{row['milliseconds']:10.2f}{ratio}")
+        print(f"{row['what']:46}{row['length']:6}{row['milliseconds']:10.2f}{ratio}")
     if options.json:
-        settings = {"batch": options.batch, "threads": torch.get_num_threads()}
+        settings = {"batch": options.batch, "threads": options.threads}
         options.json.write_text(json.dumps({**settings, "rows": rows}, indent=2) + "\n")
 
 

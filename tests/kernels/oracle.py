@@ -8,6 +8,7 @@ t - i > D while it is on top or about to be used.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,29 +17,37 @@ import torch
 from torch import Tensor
 
 Element = tuple[int, int, int]  # symbol, step at which it was pushed, time of the one below it
+Move = tuple[str, tuple[int, ...]]  # "push", "replace" or "pop", and its indices
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run: where it is, its log weight, and how it came there."""
+
+    state: int
+    stack: tuple[Element, ...]
+    weight: Tensor
+    moves: tuple[Move, ...]
+
+    @property
+    def top(self) -> tuple[int, int]:
+        """State and top symbol."""
+        return self.state, self.stack[-1][0]
 
 
 def _moves(
-    state: int,
-    stack: tuple[Element, ...],
-    t: int,
-    push: Tensor,
-    replace: Tensor,
-    pop: Tensor,
-    fixed: bool,
-) -> Iterator[tuple[int, tuple[Element, ...], Tensor]]:
-    """What one configuration can become at step t (from 1), with the log weight of each move."""
-    top, rest = stack[-1], stack[:-1]
-    states, symbols = push.shape[1], push.shape[2]
-    touchable = fixed or top[1] != 0  # chapter 4: the initial bottom is neither replaced ...
+    run: Run, t: int, states: int, symbols: int, fixed: bool
+) -> Iterator[tuple[int, tuple[Element, ...], Move]]:
+    """What one configuration can become at step t (from 1)."""
+    q, (x, pushed, below), rest = run.state, run.stack[-1], run.stack[:-1]
+    touchable = fixed or pushed != 0  # chapter 4: the initial bottom is neither replaced ...
     for r in range(states):
         for y in range(symbols):
-            weight = push[t - 1, state, top[0], r, y]
-            yield r, (*stack, (y, t, t - 1)), weight
+            yield r, (*run.stack, (y, t, t - 1)), ("push", (t - 1, q, x, r, y))
             if touchable:
-                yield r, (*rest, (y, top[1], top[2])), replace[t - 1, state, top[0], r, y]
+                yield r, (*rest, (y, pushed, below)), ("replace", (t - 1, q, x, r, y))
         if rest and (fixed or rest[-1][1] != 0):  # ... nor uncovered
-            yield r, rest, pop[t - 1, state, top[0], r]
+            yield r, rest, ("pop", (t - 1, q, x, r))
 
 
 def enumerate_runs(
@@ -48,23 +57,25 @@ def enumerate_runs(
     *,
     window: int | None = None,
     bottom_fix: bool = True,
-) -> list[list[tuple[int, tuple[Element, ...], Tensor]]]:
-    """All runs of one sequence after steps 1..n: (state, stack, log weight).
+) -> list[list[Run]]:
+    """All runs of one sequence after steps 1..n.
 
     Args:
         push: [n, Q, S, Q, S], and the others accordingly.
     """
-    runs = [(0, ((0, 0, -1),), push.new_zeros(()))]
+    tables = {"push": push, "replace": replace, "pop": pop}
+    states, symbols = push.shape[1:3]
+    runs = [Run(0, ((0, 0, -1),), push.new_zeros(()), ())]
     history = []
     for t in range(1, push.shape[0] + 1):
         runs = [
-            (r, stack, weight + more)
-            for state, before, weight in runs
-            for r, stack, more in _moves(state, before, t, push, replace, pop, bottom_fix)
-            if more != -math.inf
+            Run(r, stack, run.weight + tables[move[0]][move[1]], (*run.moves, move))
+            for run in runs
+            for r, stack, move in _moves(run, t, states, symbols, bottom_fix)
+            if tables[move[0]][move[1]] != -math.inf
         ]
         if window is not None:
-            runs = [run for run in runs if t - run[1][-1][2] <= window]
+            runs = [run for run in runs if t - run.stack[-1][2] <= window]
         history.append(runs)
     return history
 
@@ -86,8 +97,8 @@ def read(
         history = enumerate_runs(push[b], replace[b], pop[b], window=window, bottom_fix=bottom_fix)
         for runs in history:
             groups = defaultdict(list)
-            for state, stack, weight in runs:
-                groups[state, stack[-1][0], stack[-1][1]].append(weight)
+            for run in runs:
+                groups[(*run.top, run.stack[-1][1])].append(run.weight)
             cells = {key: torch.stack(weights).logsumexp(0) for key, weights in groups.items()}
             total = torch.stack(list(cells.values())).logsumexp(0) if cells else None
             mass = push.new_zeros(states, symbols, push.shape[1] + 1)

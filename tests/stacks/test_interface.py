@@ -199,6 +199,8 @@ def test_errors_of_an_lstm() -> None:
     state = stack.start(2, dtype=torch.float64)
     with pytest.raises(NdstackError, match=r"hidden weights of shape \[3, 12\] given, expected"):
         stack.run_lstm(inputs, weights._replace(hidden=weights.hidden.t()), memory, state)
+    with pytest.raises(NdstackError, match=r"memory of shapes \[1, 3\] and \[2, 3\] given"):
+        stack.run_lstm(inputs, weights, (memory[0][:1], memory[1]), state)
     with pytest.raises(NdstackError, match=r"inputs of shape \[2, 4, 11\] given, expected \[2, le"):
         stack.run_lstm(inputs[..., 1:], weights, memory, state)
 
@@ -410,13 +412,38 @@ def test_errors_of_a_step() -> None:
     with pytest.raises(NdstackError, match=r"actions of shape \[2, 3\] given, expected \[2, 2\]"):
         stack.step(state, torch.zeros(2, 3), torch.zeros(2, 6))
     with pytest.raises(
-        NdstackError, match=r"weight of shape \[7, 3\] given, expected \[2, units\]"
+        NdstackError, match=r"weight of shape \[7, 3\] and bias of shape \[8\] given"
     ):
         stack.drive(state, torch.zeros(2, 3), torch.zeros(7, 3), torch.zeros(8))
     with pytest.raises(NdstackError, match=r"pushed vectors are on meta, but the state is on cpu"):
         stack.step(state, torch.zeros(2, 2), torch.zeros(2, 6, device="meta"))
-    with pytest.raises(NdstackError, match="the hidden state is on meta, but the stack is on cpu"):
+    with pytest.raises(
+        NdstackError, match=r"the hidden state is on meta .* but the stack is on cpu"
+    ):
         stack.drive(state, torch.zeros(2, 3, device="meta"), torch.zeros(8, 3), torch.zeros(8))
+
+
+def test_a_state_of_other_sizes_is_refused() -> None:
+    three, one = Superposition((3, 3, 3)), Superposition(9)
+    with pytest.raises(NdstackError, match="the state belongs to a stack of other sizes"):
+        one.step(three.start(2), torch.zeros(2, 3), torch.zeros(2, 9))
+    layer = torch.nn.Linear(5, one.control_size)
+    with pytest.raises(NdstackError, match="the state belongs to a stack of other sizes"):
+        one.drive(three.start(2), torch.zeros(2, 5), layer.weight, layer.bias)
+    for stack in (Stratification(4), Superposition(4)):
+        foreign = type(stack)(5).start(2)
+        with pytest.raises(NdstackError, match="the state belongs to a stack of other sizes"):
+            stack.step(foreign, torch.zeros(2, stack.action_size), torch.zeros(2, 4))
+
+
+def test_the_layer_takes_the_dtype_of_the_state() -> None:
+    for stack in (Stratification(4), Superposition(4)):
+        layer = torch.nn.Linear(5, stack.control_size)
+        hidden, state = torch.randn(2, 5), stack.start(2, dtype=torch.float64)
+        ours = stack.drive(state, hidden, layer.weight, layer.bias).reading
+        layer = layer.double()
+        theirs = stack.drive(state, hidden.double(), layer.weight, layer.bias).reading
+        torch.testing.assert_close(ours, theirs)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

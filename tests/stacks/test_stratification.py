@@ -11,7 +11,7 @@ from torch import Tensor
 from ndstack.errors import NdstackError
 from ndstack.functional import stratification
 from ndstack.kernels import stratification as kernel
-from ndstack.stacks import Stratification
+from ndstack.stacks import Stratification, StratificationState
 
 few = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -237,3 +237,19 @@ def test_the_stack_is_the_function_of_the_sigmoid() -> None:
 def test_a_size_that_makes_no_sense() -> None:
     with pytest.raises(NdstackError, match="expected at least 1"):
         Stratification(0)
+
+
+@pytest.mark.parametrize("how", ["step", "scan"])
+def test_an_element_that_is_gone_gets_no_derivative(how: str) -> None:
+    stack = Stratification(2)
+    rows = [[0.9, 1, 2], [0.0, 3, 4], [0.8, 5, 6]]
+    elements = torch.tensor([rows], dtype=torch.float64, requires_grad=True)
+    state = StratificationState(elements.new_zeros(1, 2), elements)
+    actions, pushed = torch.full((1, 1, 2), -3.0), torch.ones(1, 1, 2)
+    if how == "step":
+        state = stack.step(state, actions[:, 0], pushed[:, 0])
+    else:
+        _, state = stack.scan(actions, pushed, state)
+    state.strengths.sum().backward()
+    assert elements.grad is not None
+    assert elements.grad[0, :, 0].tolist() == [1, 0, 1]

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndstack.kernels.cpu_blocks import combine, dots
+from ndstack.kernels.cpu_blocks import combine, distribute, dots
 from ndstack.kernels.cpu_forward import first_of, pop_weights
 from ndstack.kernels.cpu_simd import kernel, lanes
 
@@ -141,22 +141,23 @@ def scatter(shape, adjoint, later, t, work, room):
     """Add what step t says about G_k to it at once, for the k that are older than the call."""
     Q, S = shape.states, shape.symbols
     K = Q * S
-    G = adjoint.chart
-    step = 2 * lanes(G)
     low = first_of(shape, t)
-    for k in range(max(low + 1, 0), min(later.begin, t - 2) + 1):
-        shift = (low - first_of(shape, k)) * K
-        length = (k - first_of(shape, k)) * K
-        for tile in range((length + step - 1) // step):
-            work.counts[tile] = Q if (tile + 1) * step > shift else 0
-        for y in range(S):
-            for r in range(Q):
-                work.off[r] = shape.start[t] + (r * S + y) * shape.stride[t] - shift
-                for u in range(Q):
-                    a = work.popped[r * room + (k - low) * K + u * S + y]
-                    work.weights[r * Q + u] = work.epop[r * S + y] * a
-                work.pos[r] = shape.start[k] + (r * S + y) * shape.stride[k]
-            combine(G, work.off, work.weights, Q, Q, work.counts, length, G, work.pos)
+    lowest, last = max(low + 1, 0), min(later.begin, t - 2)
+    popped, weights, off, lengths = work.popped, work.weights, work.off, work.counts
+    for y in range(S):
+        c = 0
+        for k in range(lowest, last + 1):
+            place = shape.start[k] + (low - first_of(shape, k)) * K
+            for u in range(Q):
+                off[c] = place + (u * S + y) * shape.stride[k]
+                lengths[c] = (k - low) * K
+                source = (k - low) * K + u * S + y
+                for r in range(Q):
+                    weights[c * Q + r] = work.epop[r * S + y] * popped[r * room + source]
+                c += 1
+        for r in range(Q):
+            work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
+        distribute(adjoint.chart, work.pos, weights, Q, adjoint.chart, off, lengths, c)
 
 
 @kernel

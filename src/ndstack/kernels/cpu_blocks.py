@@ -1,10 +1,10 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
-"""The two operations that hold all heavy work of the compiled kernels, on columns of a chart.
+"""The operations that hold all heavy work of the compiled kernels, on columns of a chart.
 
-`combine` adds up columns with weights, `dots` multiplies columns with each other. Forward and
-backward passes are arranged so that their cubic parts are calls of these two. Each comes in three
-variants, for one, two and three columns of results at once, which differ in what they keep in
-registers; the last is bound by multiply-adds alone.
+`combine` adds up columns with weights, `dots` multiplies columns with each other, and `distribute`
+adds few columns to many. Forward and backward passes are arranged so that their cubic parts are
+calls of these. They come in variants for one, two and three columns at once, which differ in what
+they keep in registers; the last is bound by multiply-adds alone.
 """
 
 from __future__ import annotations
@@ -189,3 +189,53 @@ def _dots1(X, off, lengths, groups, Y, pos, r, many, res):
             a0, a1 = fma(load(X, o0 + j), y0, a0), fma(load(X, o1 + j), y0, a1)
             a2, a3 = fma(load(X, o2 + j), y0, a2), fma(load(X, o3 + j), y0, a3)
         store_sums(res, 4 * (g * many + r), a0, a1, a2, a3)
+
+
+@kernel
+def distribute(X, pos, W, many, out, off, lengths, count):
+    """out[off[c] + j] += sum_{r < many} W[c * many + r] X[pos[r] + j].
+
+    For c < count and j < lengths[c], rounded up to whole vectors.
+    """
+    r = 0
+    while r < many:
+        if many - r >= 3:
+            _distribute3(X, pos, W, r, many, out, off, lengths, count)
+            r += 3
+        elif many - r == 2:
+            _distribute2(X, pos, W, r, many, out, off, lengths, count)
+            r += 2
+        else:
+            _distribute1(X, pos, W, r, many, out, off, lengths, count)
+            r += 1
+
+
+@kernel
+def _distribute3(X, pos, W, r, many, out, off, lengths, count):
+    p0, p1, p2 = pos[r], pos[r + 1], pos[r + 2]
+    for c in range(count):
+        o, i = off[c], c * many + r
+        w0, w1, w2 = spread(W, i), spread(W, i + 1), spread(W, i + 2)
+        for j in range(0, lengths[c], lanes(X)):
+            a = fma(w1, load(X, p1 + j), fma(w0, load(X, p0 + j), load(out, o + j)))
+            store(out, o + j, fma(w2, load(X, p2 + j), a))
+
+
+@kernel
+def _distribute2(X, pos, W, r, many, out, off, lengths, count):
+    p0, p1 = pos[r], pos[r + 1]
+    for c in range(count):
+        o, i = off[c], c * many + r
+        w0, w1 = spread(W, i), spread(W, i + 1)
+        for j in range(0, lengths[c], lanes(X)):
+            a = fma(w0, load(X, p0 + j), load(out, o + j))
+            store(out, o + j, fma(w1, load(X, p1 + j), a))
+
+
+@kernel
+def _distribute1(X, pos, W, r, many, out, off, lengths, count):
+    p0 = pos[r]
+    for c in range(count):
+        o, w0 = off[c], spread(W, c * many + r)
+        for j in range(0, lengths[c], lanes(X)):
+            store(out, o + j, fma(w0, load(X, p0 + j), load(out, o + j)))

@@ -23,6 +23,12 @@ LIMITS = {torch.float32: math.log(1e-7), torch.float64: math.log(1e-13)}
 """How much mass a chart may lose to underflow before it is not trusted, as a logarithm."""
 
 
+def zeros(rows: int, size: int, dtype: torch.dtype) -> Tensor:
+    """Zeros that take memory only where they are touched."""
+    wide = np.float64 if dtype == torch.float64 else np.float32
+    return torch.from_numpy(np.zeros((rows, size), wide))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class CpuChart:
     """The charts of a batch; the batch is the first dimension of every tensor (see `Past`)."""
@@ -43,7 +49,7 @@ class CpuChart:
         double = torch.float64
         masses = (batch, times, band + 1, kinds) if band else (batch, 0, 0, 0)
         return cls(
-            torch.zeros(batch, places.size, dtype=dtype),
+            zeros(batch, places.size, dtype),
             torch.empty(batch, times, kinds, dtype=double),
             torch.empty(batch, times, kinds, dtype=double),
             torch.empty(masses, dtype=double),
@@ -148,8 +154,8 @@ def backward(
     ends = chart.places.ends
 
     def work(lo: int, hi: int) -> None:
-        zeros = chart.columns.new_zeros
-        own = carried or (zeros(1, chart.places.size), zeros(1, ends))
+        dtype = chart.columns.dtype
+        own = carried or (zeros(1, chart.places.size, dtype), zeros(1, ends, dtype))
         cpu_scan.backward(
             shape,
             past,

@@ -100,7 +100,7 @@ def room(shape, times, like):
         np.zeros(Q * length, like.dtype),
         np.zeros(streams, np.int64),
         np.zeros(streams * max(Q, K), like.dtype),
-        np.zeros(length // 4 + 4, np.int64),
+        np.zeros(max(length // 4 + 4, streams), np.int64),
         np.zeros(K, np.int64),
         np.zeros(4 * (K + times // 4 + 4) * K, like.dtype),
     )

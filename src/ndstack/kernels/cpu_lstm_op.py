@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ndstack.kernels import cpu_lstm
 from ndstack.kernels.cpu_backward import Adjoint
-from ndstack.kernels.cpu_engine import LIMITS, CpuChart, cost
+from ndstack.kernels.cpu_engine import LIMITS, CpuChart, cost, zeros
 from ndstack.kernels.cpu_lstm import Net, Trace
 from ndstack.kernels.cpu_state import Memory, Place, chart_of
 from ndstack.kernels.lstm import LSTMWeights, weight_gradients
@@ -156,27 +156,27 @@ class _Run(torch.autograd.Function):
         ]
         places, start = call.chart.places, call.start
         batch, steps = trace.gates.shape[:2]
-        zeros = call.chart.columns.new_zeros
+        dtype = trace.gates.dtype
         links = received[5:]
         passed = None
         if links[0] is not None or links[1] is not None:
             passed = [
-                zeros(batch, size) if link is None else link.contiguous()
+                zeros(batch, size, dtype) if link is None else link.contiguous()
                 for link, size in zip(links, (places.size, places.ends), strict=True)
             ]
         gates, controls = (
             torch.zeros_like(trace.gates),
-            zeros(batch, steps, weights[2].shape[0]),
+            trace.gates.new_zeros(batch, steps, weights[2].shape[0]),
         )
         out = (gates, controls, *map(torch.zeros_like, first), torch.zeros_like(trace.vectors))
         shape, past = call.chart.shape(), call.chart.past()
-        bias = zeros(weights[2].shape[0])
+        bias = trace.gates.new_zeros(weights[2].shape[0])
         net = Net(*map(as_array, (*weights, bias)))
         arrays = [tuple(map(as_array, group)) for group in (first, given, out)]
         seen, choice = Trace(*map(as_array, trace)), (call.normalized, call.by_state)
 
         def work(lo: int, hi: int) -> None:
-            sums = passed or (zeros(1, places.size), zeros(1, places.ends))
+            sums = passed or (zeros(1, places.size, dtype), zeros(1, places.ends, dtype))
             cpu_lstm.backward(
                 shape, past, Adjoint(*map(as_array, sums)), passed is not None, lo, hi, start, net,
                 arrays[0], *choice, seen, arrays[1], arrays[2],

@@ -38,7 +38,7 @@ def entry(function: Callable[..., Any]) -> Any:
 
 def kernel(function: Callable[..., Any]) -> Any:
     """The same for a function that only compiled code calls."""
-    return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_FLAGS)(function)
+    return njit(**_FLAGS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True})(function)
 
 
 def inlined(function: Callable[..., Any]) -> Any:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ndstack.kernels import cpu_engine
-from ndstack.kernels.cpu_engine import LIMITS, CpuChart
+from ndstack.kernels.cpu_engine import LIMITS, CpuChart, zeros
 from ndstack.kernels.layout import Layout, layout
 from ndstack.kernels.rows import refuse_second_derivatives
 
@@ -142,7 +142,7 @@ class _MoveLinks(torch.autograd.Function):
             if grad is None:
                 results.append(None)
                 continue
-            back = grad.new_zeros(shape)
+            back = zeros(shape[0], shape[1], grad.dtype)
             back[:, first : first + count] = grad[:, :count]
             results.append(back)
         return *results, None
@@ -214,10 +214,10 @@ class _Advance(torch.autograd.Function):
         shown = torch.zeros_like(reading) if shown is None else shown
         carried = None
         if ctx.needs_input_grad[0] or columns is not None or alpha is not None:
-            zeros, batch = ctx.chart.columns.new_zeros, actions.shape[0]
+            batch, dtype = actions.shape[0], actions.dtype
             carried = (
-                zeros(batch, places.size) if columns is None else columns.contiguous(),
-                zeros(batch, places.ends) if alpha is None else alpha.contiguous(),
+                zeros(batch, places.size, dtype) if columns is None else columns.contiguous(),
+                zeros(batch, places.ends, dtype) if alpha is None else alpha.contiguous(),
             )
         grads = cpu_engine.backward(
             ctx.chart,

@@ -55,12 +55,15 @@ def layer_backward(  # type: ignore[no-untyped-def]
     """The adjoint of `layer`; the derivatives, flat too, are overwritten."""
     size = grad_bias.size
     units = weight.size // size
+    rows, grad_rows = weight.reshape(size, units), grad_weight.reshape(size, units)
     grad_hidden[:] = 0
     grad_weight[:] = 0
     grad_bias[:] = 0
     for b in range(grad_controls.size // size):
+        own, grad_own = hidden[b * stride :], grad_hidden[b * units :]
         for c in range(size):
-            grad = grad_controls[b * size + c]
+            grad, row, grad_row = grad_controls[b * size + c], rows[c], grad_rows[c]
             grad_bias[c] += grad
-            add_scaled(grad, weight[c * units :], grad_hidden[b * units : (b + 1) * units])
-            add_scaled(grad, hidden[b * stride :], grad_weight[c * units : (c + 1) * units])
+            for k in range(units):
+                grad_own[k] += grad * row[k]
+                grad_row[k] += grad * own[k]

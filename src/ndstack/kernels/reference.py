@@ -197,7 +197,9 @@ class _Step(torch.autograd.Function):
             for output, grad in zip(outputs, shown, strict=True)
         ]
         leaves = [*reads, *actions]
-        found = torch.autograd.grad(columns + outputs, leaves, received, allow_unused=True)
+        found = torch.autograd.grad(
+            columns + outputs, leaves, received, allow_unused=True, retain_graph=True
+        )
         for (which, where), more in zip(ctx.places, found, strict=False):
             if more is not None:
                 sums[which][where] += more
@@ -218,6 +220,52 @@ class Weights:
     alpha: Tensor
     places: Tensor
     vectors: Tensor | None
+
+
+class Stepper:
+    """Lang's algorithm step by step, for a controller that sees each reading before it acts.
+
+    Args:
+        like: [B, n, Q, S, Q], for sizes, dtype and device.
+        bottom: [m], the vector of the initial bottom symbol, or None without vectors.
+        window, bottom_fix, semiring: see `run`.
+    """
+
+    def __init__(
+        self,
+        like: Tensor,
+        bottom: Tensor | None = None,
+        window: int | None = None,
+        bottom_fix: bool = True,
+        semiring: Semiring = LOG,
+    ) -> None:
+        self.steps, self.time = like.shape[1], 0
+        start = None if bottom is None else bottom.detach()
+        self.chart = Chart.start(like.detach(), self.steps, semiring, start, window, bottom_fix)
+        self.links = [tensor.new_zeros(()).expand(tensor.shape) for tensor in self.chart.tensors()]
+        if bottom is not None and bottom_fix:
+            bottom_link: Any = _BottomLink.apply
+            self.links[2] = bottom_link(self.links[2], bottom)
+
+    def step(self, *actions: Tensor) -> list[Tensor]:
+        """One step.
+
+        Args:
+            actions: push, replace and pop, [B, Q, S, Q, S], [B, Q, S, Q, S], [B, Q, S, Q], and,
+                with vectors, the pushed one [B, m].
+
+        Returns:
+            The forward weights alpha[t] [B, Q, S], the part of them whose top element was pushed
+            at step j [B, Q, S, n + 1], and, with vectors, the numerator of the reading.
+        """
+        self.time += 1
+        one_step: Any = _Step.apply
+        count = len(self.links)
+        alpha, place, *rest = one_step(self.chart, self.time, count, *self.links, *actions)
+        self.links = rest[-count:]
+        pad = (self.chart.lowest(self.time) + 1, self.steps - self.time)
+        padded = torch.nn.functional.pad(place, pad, value=self.chart.semiring.zero)
+        return [alpha, padded, *rest[:-count]]
 
 
 def run(
@@ -243,34 +291,15 @@ def run(
         bottom_fix: whether the initial bottom symbol can be replaced and uncovered (chapter 8).
         semiring: where to add and multiply.
     """
-    steps = push.shape[1]
-    one_step: Any = _Step.apply
-    bottom_link: Any = _BottomLink.apply
-    if vectors is not None and bottom is None:
+    if vectors is None:
+        bottom = None
+    elif bottom is None:
         bottom = vectors.new_full(vectors.shape[-1:], semiring.zero)
-    start = bottom.detach() if bottom is not None and vectors is not None else None
-    chart = Chart.start(pop.detach(), steps, semiring, start, window, bottom_fix)
-    links = [tensor.new_zeros(()).expand(tensor.shape) for tensor in chart.tensors()]
-    if vectors is not None and bottom is not None and bottom_fix:
-        links[2] = bottom_link(links[2], bottom)
-    alphas: list[Tensor] = []
-    places: list[Tensor] = []
-    numerators: list[Tensor] = []
-    for t in range(1, steps + 1):
-        actions = [tensor[:, t - 1] for tensor in (push, replace, pop)]
-        actions += [] if vectors is None else [vectors[:, t - 1]]
-        alpha, place, *rest = one_step(chart, t, len(links), *links, *actions)
-        links = rest[-len(links) :]
-        alphas.append(alpha)
-        low = chart.lowest(t)
-        pad = (low + 1, steps - t)
-        places.append(torch.nn.functional.pad(place, pad, value=semiring.zero))
-        numerators += rest[: -len(links)]
-    return Weights(
-        torch.stack(alphas, 1),
-        torch.stack(places, 1),
-        torch.stack(numerators, 1) if numerators else None,
-    )
+    stepper = Stepper(pop, bottom, window, bottom_fix, semiring)
+    given = [push, replace, pop] + ([] if vectors is None else [vectors])
+    results = [stepper.step(*(tensor[:, t] for tensor in given)) for t in range(push.shape[1])]
+    alpha, places, *numerators = (torch.stack(parts, 1) for parts in zip(*results, strict=True))
+    return Weights(alpha, places, numerators[0] if numerators else None)
 
 
 class _BottomLink(torch.autograd.Function):

@@ -71,3 +71,9 @@ def refuse_second_derivatives() -> None:
         raise NdstackError(
             "second derivatives of a stack are not available on a CPU; leave out create_graph=True"
         )
+
+
+def check_state(fits: bool) -> None:
+    """Compiled code trusts sizes, so a state of other sizes must not get that far."""
+    if not fits:
+        raise NdstackError("the state belongs to a stack of other sizes; use start() of this one")

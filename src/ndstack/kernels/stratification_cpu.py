@@ -10,6 +10,7 @@ from ndstack.kernels import stratification_step_numba as single
 from ndstack.kernels.memory_numba import KIND
 from ndstack.kernels.rows import (
     as_array,
+    check_state,
     locate,
     over_rows,
     refuse_second_derivatives,
@@ -76,6 +77,7 @@ class _Step(torch.autograd.Function):
         elements, actions = elements.contiguous(), with_stride(actions)
         vectors = with_stride(vectors)
         batch, k, width = elements.shape
+        check_state(vectors.shape[1] == width - 1)
         new = elements.new_empty((batch, k + 1, width))
         reading = elements.new_empty((batch, width - 1))
         single.step(
@@ -113,6 +115,7 @@ class _Drive(torch.autograd.Function):
         elements, weight, bias = elements.contiguous(), weight.contiguous(), bias.contiguous()
         hidden = with_stride(hidden)
         batch, k, width = elements.shape
+        check_state(bias.shape[0] == 1 + width)
         new = elements.new_empty((batch, k + 1, width))
         reading = elements.new_empty((batch, width - 1))
         single.drive(

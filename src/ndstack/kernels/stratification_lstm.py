@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ndstack.kernels import stratification_lstm_numba as compiled
 from ndstack.kernels.lstm import LSTMWeights, weight_gradients
-from ndstack.kernels.rows import as_array, over_rows, refuse_second_derivatives
+from ndstack.kernels.rows import as_array, check_state, over_rows, refuse_second_derivatives
 
 
 def run(
@@ -32,6 +32,7 @@ def run(
         The hidden states [B, n, H], the readings [B, n, m], the last memory [B, H] and the last
         elements [B, k+n, 1+m].
     """
+    check_state(weights.control_bias.shape[0] == 1 + elements.shape[2])
     all_hidden, readings, last, strengths, vectors = _Run.apply(  # type: ignore[no-untyped-call]
         inputs, *weights, hidden, memory, reading, elements[:, :, 0], elements[:, :, 1:]
     )

@@ -15,6 +15,7 @@ from ndstack.kernels import superposition_step_numba as single
 from ndstack.kernels.memory_numba import KIND
 from ndstack.kernels.rows import (
     as_array,
+    check_state,
     locate,
     over_rows,
     refuse_second_derivatives,
@@ -64,6 +65,7 @@ class _Step(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         cells, actions, vectors = cells.contiguous(), with_stride(actions), with_stride(vectors)
         batch, stacks, height, m = cells.shape
+        check_state(actions.shape[1] == 3 * stacks and vectors.shape[1] == stacks * m)
         new_height = min(height + 1, depth)
         new = cells.new_empty((batch, stacks, new_height, m))
         reading = cells.new_empty((batch, stacks * m))
@@ -102,6 +104,7 @@ class _Drive(torch.autograd.Function):
         cells, weight, bias = cells.contiguous(), weight.contiguous(), bias.contiguous()
         hidden = with_stride(hidden)
         batch, stacks, height, m = cells.shape
+        check_state(bias.shape[0] == (3 + m) * stacks)
         new_height = min(height + 1, depth)
         new = cells.new_empty((batch, stacks, new_height, m))
         reading = cells.new_empty((batch, stacks * m))

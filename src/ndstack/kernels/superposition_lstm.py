@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ndstack.kernels import superposition_lstm_numba as compiled
 from ndstack.kernels.lstm import LSTMWeights, weight_gradients
-from ndstack.kernels.rows import as_array, over_rows, refuse_second_derivatives
+from ndstack.kernels.rows import as_array, check_state, over_rows, refuse_second_derivatives
 
 
 def run(
@@ -35,6 +35,7 @@ def run(
         The hidden states [B, n, H], the readings [B, n, G*m], the last memory [B, H] and the last
         cells [B, G, h', m].
     """
+    check_state(weights.control_bias.shape[0] == (3 + cells.shape[3]) * cells.shape[1])
     tensors = (inputs, *weights, hidden, memory, reading, cells)
     record = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     return _Run.apply(*tensors, depth or 2**62, record)  # type: ignore[no-any-return, no-untyped-call]

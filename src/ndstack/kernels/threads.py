@@ -14,6 +14,9 @@ import torch
 
 from ndstack.errors import NdstackError
 
+WORTH_A_THREAD = 5_000_000
+"""So many multiply-adds take about as long as waking a thread takes on a busy machine."""
+
 _wanted: int | None = None
 _pool: ThreadPoolExecutor | None = None
 
@@ -39,7 +42,7 @@ def share(batch: int, work: Callable[[int, int], None], cost: float = 1e9) -> No
         work: does the sequences first..last-1, without holding the interpreter's lock.
         cost: multiply-adds of the whole call; a small call is not worth a second thread.
     """
-    parts = min(get_num_threads(), batch, 1 + int(cost / 500_000))
+    parts = min(get_num_threads(), batch, 1 + int(cost / WORTH_A_THREAD))
     if parts <= 1:
         work(0, batch)
         return

@@ -105,19 +105,28 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             bias: [control_size].
         """
         reading, size = state.reading, self.action_size + self.push_size
-        if hidden.shape[0] != reading.shape[0] or weight.shape != (size, hidden.shape[1]):
+        units = hidden.shape[-1]
+        if (
+            hidden.shape != (reading.shape[0], units)
+            or weight.shape != (size, units)
+            or bias.shape != (size,)
+        ):
             raise NdstackError(
-                f"hidden state of shape {list(hidden.shape)} and weight of shape "
-                f"{list(weight.shape)} given, expected [{reading.shape[0]}, units] and "
-                f"[{size}, units]: {self._wants()}"
+                f"hidden state of shape {list(hidden.shape)}, weight of shape {list(weight.shape)} "
+                f"and bias of shape {list(bias.shape)} given, expected "
+                f"[{reading.shape[0]}, units], [{size}, units] and [{size}]: {self._wants()}"
             )
-        if hidden.device != reading.device:
+        if hidden.device != reading.device or weight.device != reading.device:
             raise NdstackError(
-                f"the hidden state is on {hidden.device}, but the stack is on {reading.device}; "
-                "use state.to(device)"
+                f"the hidden state is on {hidden.device} and the layer on {weight.device}, but the "
+                f"stack is on {reading.device}; use state.to(device)"
             )
         if hidden.dtype != reading.dtype:
             hidden = hidden.to(reading.dtype)
+        if weight.dtype != reading.dtype:
+            weight = weight.to(reading.dtype)
+        if bias.dtype != reading.dtype:
+            bias = bias.to(reading.dtype)
         return self._drive(state, hidden, weight, bias)
 
     def scan(
@@ -166,7 +175,12 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
         Returns:
             h_1..h_n, [B, n, H]; r_1..r_n, [B, n, reading_size]; (h_n, c_n); and the last state.
         """
-        batch, units = memory[0].shape
+        batch, units = state.batch_size, memory[0].shape[-1]
+        if not memory[0].shape == memory[1].shape == (batch, units):
+            raise NdstackError(
+                f"memory of shapes {list(memory[0].shape)} and {list(memory[1].shape)} given, "
+                f"expected [{batch}, units] twice"
+            )
         expected = [
             (4 * units, self.reading_size),
             (4 * units, units),
@@ -191,7 +205,10 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
                 memory,
                 state,
             )
-        return self._run_lstm(inputs, weights, memory, state)
+        dtype = state.reading.dtype
+        weights = LSTMWeights(*(tensor.to(dtype) for tensor in weights))
+        memory = memory[0].to(dtype), memory[1].to(dtype)
+        return self._run_lstm(inputs.to(dtype), weights, memory, state)
 
     def forward(
         self, actions: Tensor, pushed: Tensor | None = None, state: StateT | None = None

@@ -7,10 +7,12 @@
 | RNS (chapter 6) | False | True | None |
 | VRNS (chapter 9) | False | True | m |
 
-On a CPU a state carries Lang's chart, and a step costs what the algorithm says. It also carries the
-actions so far, from which a chart is made anew in float64 where float32 could lose runs, and from
-which other devices start at every call; whole sequences by `scan` are fast everywhere. A windowed
-stack forgets old actions, so its chart is in float64 from the beginning.
+A state carries Lang's chart, so that a step costs what the algorithm says. It also carries the
+actions so far, from which the chart is made anew in float64 where float32 could lose runs. A
+windowed stack forgets old actions, so its chart is in float64 from the beginning.
+
+On other devices than CPUs, whole sequences by `scan` run there; single steps, and chunks after the
+first, are done by the compiled kernels on the CPU.
 """
 
 from __future__ import annotations
@@ -31,6 +33,11 @@ from ndstack.kernels.cpu_state import Memory, Place, advance, lost_too_much, sta
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.scan import Setting, action_sizes, in_log_space, scan
 from ndstack.stacks.base import Stack, State
+
+
+def compiled(weights: Tensor) -> bool:
+    """Whether whole sequences of such weights are done by the compiled kernels."""
+    return weights.is_cpu
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -188,7 +195,7 @@ class Nondeterministic(Stack[NondeterministicState]):
         if self.window is not None and time > max(256, 4 * self.window):
             history = ()
         vectors = None if self.vector_size is None else driven.vectors.to(inputs.dtype)
-        if driven.ok.all():
+        if not state.complete or driven.ok.all():
             new = NondeterministicState(
                 readings[:, -1], vectors, history, driven.memory, driven.place, time
             )
@@ -256,9 +263,8 @@ class Nondeterministic(Stack[NondeterministicState]):
             vectors = torch.cat([vectors, pushed], 1)
         memory: Memory = ()
         place = None
-        if weights.device.type != "cpu":
-            reading, attention = scan(torch.cat(history, 1), self._setting(weights))
-            reading, attention = reading[:, -steps:], attention[:, -steps:]
+        if steps > 1 and state.time == 0 and not compiled(weights):
+            reading, attention = scan(weights, self._setting("portable"))
         else:
             reading, attention, memory, place = self._by_chart(state, weights, history)
             if vectors is not None:
@@ -269,24 +275,23 @@ class Nondeterministic(Stack[NondeterministicState]):
         new = NondeterministicState(shown[:, -1], vectors, history, memory, place, time)
         return shown, new
 
-    def _setting(self, weights: Tensor) -> Setting:
-        backend = "cpu" if weights.device.type == "cpu" else "portable"
+    def _setting(self, backend: str) -> Setting:
         attend = self.vector_size is not None
         return Setting(self.states, self.symbols, self.window, self.bottom_fix, backend, attend)
 
     def _by_chart(
         self, state: NondeterministicState, weights: Tensor, history: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor, Memory, Place]:
-        """The steps by the compiled backend."""
+        """The steps by the compiled backend, on the CPU wherever the weights are."""
         dtype = weights.dtype if self.window is None else torch.float64
-        memory, place = state.memory, state.place
+        memory, place = tuple(part.cpu() for part in state.memory), state.place
         if place is None:
             memory, place = self._fresh(state.batch_size, state.time + weights.shape[1], dtype)
             if state.time:
-                past = torch.cat(state.history, 1)
+                past = torch.cat(state.history, 1).cpu()
                 *_, memory, place = self._advance(memory, place, past, state.history)
-        results = self._advance(memory, place, weights, history)
-        return results[0].to(weights.dtype), results[1].to(weights.dtype), *results[2:]
+        reading, attention, memory, place = self._advance(memory, place, weights.cpu(), history)
+        return reading.to(weights), attention.to(weights), memory, place
 
     def _fresh(self, batch: int, steps: int, dtype: torch.dtype) -> tuple[Memory, Place]:
         band = self.window or 0
@@ -308,15 +313,15 @@ class Nondeterministic(Stack[NondeterministicState]):
                 RuntimeWarning,
                 stacklevel=2,
             )
-        if ok.all():
+        if not history or ok.all():
             return reading, attention, memory, place
-        past = torch.cat(history, 1).double()
+        past = torch.cat(history, 1).to("cpu", torch.float64)
         if dtype == torch.float32:
             memory, place = self._fresh(len(ok), past.shape[1], torch.float64)
             reading, attention, memory, place = self._advance(memory, place, past, history)
             return reading[:, -steps:], attention[:, -steps:], memory, place
         rows = (~ok).nonzero().squeeze(-1)
-        better, places = in_log_space(past[rows], self._setting(weights))
+        better, places = in_log_space(past[rows], self._setting("reference"))
         reading = reading.index_copy(0, rows, better[:, -steps:])
         if attend:
             kept = places[:, -steps:, :, -attention.shape[-1] :]
