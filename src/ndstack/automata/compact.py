@@ -47,7 +47,7 @@ def compact(machine: CFG | PDA) -> RestrictedPDA:
 
 
 def variants(machine: CFG | PDA) -> list[RestrictedPDA]:
-    """Small restricted PDAs equivalent to a grammar or PDA, some with fewer states, some with fewer symbols."""
+    """Small restricted PDAs equivalent to a grammar or PDA: some with few states, some with few symbols."""
     if isinstance(machine, RestrictedPDA):
         return [merge_types(machine)]
     if isinstance(machine, PDA):

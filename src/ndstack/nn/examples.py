@@ -5,10 +5,10 @@ every grammar generates it.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ndstack.automata import RestrictedPDA, Run, accepting_runs
+from ndstack.automata import Run, accepting_runs
 from ndstack.automata.compact import compact
 from ndstack.automata.pda import show_stack
 from ndstack.grammars import CFG, WeightedCFG, parses
@@ -90,14 +90,19 @@ def example(name: str) -> Recognizer:
 
 @dataclass(frozen=True)
 class Ambiguity:
-    """A string's derivation trees beside the accepting runs of the compiled automaton.
+    """A string's derivation trees beside the accepting runs of compiled automata.
 
-    A grammar without weights has equal rules once only, and so has the automaton transitions: a run may stand
-    for several trees. `runs` has each run with the number of its trees.
+    Attributes:
+        trees: of the grammar.
+        runs: of the automaton that a recogniser is made from, each with the number of trees it stands for.
+            Nonterminals that derive the same strings are merged, so it may be more than one.
+        apart: the runs of the automaton of the same grammar with a weight of its own for every rule. That
+            keeps nonterminals apart whose rules are different ones.
     """
 
     trees: tuple["Tree", ...]
     runs: tuple[tuple[Run, int], ...]
+    apart: tuple[Run, ...]
 
     def lines(self) -> Iterator[str]:
         """All of it, to be printed."""
@@ -107,15 +112,28 @@ class Ambiguity:
         yield f"{len(self.runs)} accepting runs of the automaton:"
         for run, trees in self.runs:
             yield f"  a run that stands for {trees} tree{'s' * (trees > 1)}"
-            for transition, after in zip(run.transitions, run.configurations[1:], strict=True):
-                yield f"    {transition.read:14}{after.state:8}{show_stack(after.stack)}"
+            yield from _steps(run)
+        yield f"{len(self.apart)} accepting runs if all rules are kept apart:"
+        for number, run in enumerate(self.apart, 1):
+            yield f"  run {number}"
+            yield from _steps(run)
 
 
 def ambiguity(grammar: CFG, word: tuple[str, ...]) -> Ambiguity:
-    """The trees of a string and the runs of `compact(grammar)` on it.
+    """The trees of a string and the runs of compiled automata on it.
 
     With weight 1 for every rule, the weights of transitions, and so those of runs, count derivations.
     """
-    counting: RestrictedPDA = compact(WeightedCFG(grammar.rules, grammar.start))
-    runs = tuple((run, round(run.weight)) for run in accepting_runs(counting, word))
-    return Ambiguity(tuple(parses(grammar, word)), runs)
+    counting = WeightedCFG(grammar.rules, grammar.start)
+    rules = [replace(rule, weight=1 + i / len(grammar.rules)) for i, rule in enumerate(grammar.rules)]
+    apart = WeightedCFG(tuple(rules), grammar.start)
+    return Ambiguity(
+        tuple(parses(grammar, word)),
+        tuple((run, round(run.weight)) for run in accepting_runs(compact(counting), word)),
+        tuple(accepting_runs(compact(apart), word)),
+    )
+
+
+def _steps(run: Run) -> Iterator[str]:
+    for transition, after in zip(run.transitions, run.configurations[1:], strict=True):
+        yield f"    {transition.read:14}{after.state:8}{show_stack(after.stack)}"
