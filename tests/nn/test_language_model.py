@@ -1,7 +1,6 @@
 """LanguageModel: what is read and predicted, for one word or many, of equal lengths or not."""
 
 import math
-import os
 
 import pytest
 import torch
@@ -130,7 +129,6 @@ def test_misuse_gets_one_line(make, message):
 
 @pytest.mark.filterwarnings("ignore")
 def test_data_parallel_training_gives_the_same_gradients():
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29531"}
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:

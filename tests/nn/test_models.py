@@ -183,7 +183,8 @@ def test_options_reach_the_model():
     ("name", "message"),
     [
         ("rnss-2-3", "no model called 'rnss-2-3'; did you mean rns-2-3?"),
-        ("LSTM", "models are lstm, strat-20"),
+        ("LSTM", "did you mean lstm"),
+        ("transformer-xl", "models are lstm, strat-20"),
         ("rns-2", "expected numbers of states and symbols after 'rns', as in rns-2-3"),
         (
             "vrns-2-3",
@@ -211,6 +212,7 @@ def test_wrong_names_get_one_line(name, message):
             {"window": 3},
             "window=3 given for lstm, but it is for models with a nondeterministic stack",
         ),
+        ("lstm", {"bottom_fix": False}, "with a nondeterministic stack only"),
         ("sup-3", {"bottom_fix": True}, "with a nondeterministic stack only"),
         ("rns-2-3", {"depth": 3}, "with a superposition stack only"),
         ("tf", {"normalize_reading": False}, "normalize_reading=False given for tf"),

@@ -88,7 +88,7 @@ def parse(name: str) -> ModelName:
     transformer = name.startswith("tf+")
     kind, *numbers = name.removeprefix("tf+").split("-")
     if kind not in _SIZES:
-        near = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(name.lower(), NAMES, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else "models are " + ", ".join(NAMES)
         raise NdstackError(f"there is no model called {name!r}; {hint}")
     wanted, count = _SIZES[kind]
@@ -155,10 +155,14 @@ def build(
     try:
         stack = _stack(name, parsed, hidden, window, depth, bottom_fix)
         if parsed.transformer:
-            _refuse(name, "a recurrent network", reading_layers=reading_layers, embedding=embedding)
-            _refuse(name, "a recurrent network", output_reading=output_reading)
-            if not normalize_reading:
-                _refuse(name, "a recurrent network", normalize_reading="False")
+            _refuse(
+                name,
+                "a recurrent network",
+                embedding=embedding,
+                reading_layers=reading_layers or None,
+                output_reading=output_reading or None,
+                normalize_reading=None if normalize_reading else False,
+            )
             backbone = TransformerConfig(
                 d_model=d_model,
                 layers=_layers(5 if num_layers is None else num_layers, stack),
@@ -224,7 +228,7 @@ def _stack(
 def _refuse(name: str, owner: str, **options: object) -> None:
     """Raise an error in one line if an option is given that this model does not have."""
     for option, value in options.items():
-        if value not in (None, False, 0):
+        if value is not None:
             raise NdstackError(f"{option}={value} given for {name}, but it is for models with {owner} only")
 
 
