@@ -87,6 +87,11 @@ class Layout:
         kinds = len(self.states) * len(self.tops)
         return 2 * kinds * kinds + kinds * len(self.states)
 
+    def memory(self, length: int) -> int:
+        """How many bytes it takes, roughly, to read a string: log weights with copies, and the stack's chart."""
+        kinds, times = len(self.states) * len(self.tops), max(length + 2, 32)
+        return 8 * (4 * self.actions * (length + 1) + kinds * kinds * times * (times + 4) // 2)
+
     def reading(self, state: str, top: str) -> int:
         """Where the reading has the probability of a state and top symbol."""
         return self.states.index(state) * len(self.tops) + self.tops.index(top)

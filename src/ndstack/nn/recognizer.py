@@ -24,7 +24,7 @@ EOS, UNKNOWN = "EOS", "unknown"
 
 MEMORY = 2 * 2**30
 """How many bytes reading one string of 40 symbols may take, roughly, by default."""
-BATCH_MEMORY = 2**27
+BATCH_MEMORY = 2**28
 
 Machine = CFG | PDA
 Words = Iterable[Sequence[str]]
@@ -124,7 +124,7 @@ class Recognizer(torch.nn.Module):
                     f"a string of length {length} given; the arithmetic of this network is exact up to "
                     f"length {self.longest} in float64"
                 )
-            most = max(1, BATCH_MEMORY // (32 * self.layout.actions * (length + 1)))
+            most = max(1, BATCH_MEMORY // self.layout.memory(length))
             yield from (rows[first : first + most] for first in range(0, len(rows), most))
 
 
@@ -184,7 +184,7 @@ def _network(automata: Sequence[RestrictedPDA], alphabet: tuple[str, ...], memor
     eos, unknown = _distinct(EOS, alphabet), _distinct(UNKNOWN, alphabet)
     parts = with_trap(parts, (*alphabet, unknown))
     layout = Layout(parts, (*alphabet, eos, unknown), parts.pda.states, parts.pda.stack_alphabet)
-    need = 8 * layout.actions * (layout.units + 4 * 41)
+    need = 8 * layout.actions * layout.units + layout.memory(40)
     if need > memory:
         raise NdstackError(
             f"the automaton has {len(layout.states)} states and {len(layout.tops)} stack symbols, and the "
