@@ -3,7 +3,8 @@
 import math
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from ndstack.grammars import (
     CFG,
@@ -18,6 +19,8 @@ from ndstack.grammars import (
     remove_unary,
     two_greibach,
 )
+from ndstack.grammars.greibach import quadratic_greibach
+from ndstack.grammars.reduction import factor
 from tests.oracles import language_of_grammar, weights_of_grammar
 from tests.strategies import ALPHABET, grammars, pcfgs
 
@@ -150,3 +153,27 @@ def test_forms_are_told_apart(text):
 def test_two_greibach_accepts_a_grammar_in_greibach_form():
     grammar = PCFG.fromstring("S -> 'a' A A [1]\nA -> 'b' [0.5] | 'a' A [0.5]")
     assert log_inside(two_greibach(grammar), "abb") == pytest.approx(log_inside(grammar, "abb"), abs=1e-13)
+
+
+@pytest.mark.parametrize("cut", ["rest", "first", "last"])
+@given(grammars())
+@settings(max_examples=60)
+def test_quadratic_greibach_form(cut, grammar):
+    form = quadratic_greibach(grammar, cut)
+    assert is_greibach(form)
+    assert max(len(rule.right) for rule in form.rules) <= 3
+    language = language_of_grammar(grammar, ALPHABET, 6)
+    assert language_of_grammar(form, ALPHABET, 6) == language
+    factored = factor(form, limit=10)
+    if factored is not None:
+        assert is_greibach(factored)
+        assert language_of_grammar(factored, ALPHABET, 6) == language
+
+
+@given(pcfgs(max_rules=2), st.sampled_from(["rest", "first", "last"]))
+@settings(max_examples=40)
+def test_quadratic_greibach_form_keeps_weights(grammar, cut):
+    before = weights_of_grammar(grammar, ALPHABET, 5)
+    assume(before is not None)
+    form = quadratic_greibach(grammar, cut)
+    assert weights_of_grammar(form, ALPHABET, 5) == pytest.approx(before, abs=1e-11)

@@ -129,7 +129,12 @@ def to_restricted(machine: CFG | PDA) -> RestrictedPDA:
         if not grammar_rules(machine):
             return (RestrictedWPDA if machine.weighted else RestrictedPDA)((), START, frozenset())
         machine = to_grammar(machine)
-    return restrict(bottom_marked(greibach(machine)))
+    return restrict_greibach(greibach(machine))
+
+
+def restrict_greibach(grammar: CFG) -> RestrictedPDA:
+    """Lemmas 2 and 3 in a row: a restricted PDA for a grammar in Greibach normal form."""
+    return restrict(bottom_marked(grammar))
 
 
 def _check_almost_restricted(t: Transition, bottom: str) -> None:

@@ -25,6 +25,11 @@ def trim_restricted(pda: P) -> P:
     return replace(pda, transitions=kept, accept=accept)
 
 
+def reachable_types(pda: RestrictedPDA) -> set[Type]:
+    """The pairs (state, top symbol) that occur in some run."""
+    return set(_Reach(pda).ends)
+
+
 @dataclass(init=False)
 class _Reach:
     ends: dict[Type, set[str]]  # reachable types -> states in which their symbol is popped

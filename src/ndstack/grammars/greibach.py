@@ -8,10 +8,14 @@ Nonterminals that turn out equivalent are merged.
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import Literal
 
-from ndstack.grammars.grammar import CFG, Nonterminal, Rule, WeightedCFG, fresh, trim
+from ndstack.grammars.grammar import CFG, Nonterminal, Rule, Symbol, WeightedCFG, fresh, trim
 from ndstack.grammars.reduction import merge_equivalent
 from ndstack.grammars.removal import proper
+
+Right = tuple[Symbol, ...]
+Cut = Literal["rest", "first", "last"]
 
 
 def greibach(grammar: CFG) -> CFG:
@@ -21,6 +25,31 @@ def greibach(grammar: CFG) -> CFG:
     rules = [rule for rule in grammar.rules if rule.right]
     rules = list(_lift_terminals(_left_corner(rules, grammar.nonterminals)))
     return _build(grammar, [*rules, *empty])
+
+
+def quadratic_greibach(grammar: CFG, cut: Cut = "rest") -> CFG:
+    """An equivalent grammar whose rules are S → ε, A → a, A → aB and A → aBC; weights of strings are kept.
+
+    Right sides are first cut down to a, aX, aXY and XY, and the left-corner transformation is made. Where
+    that leads to three variables, the rule responsible is cut to T Y instead, with T → a; if no rule is aX or
+    aXY, no right side gets longer than aBC.
+
+    Args:
+        grammar: any grammar.
+        cut: how aX₁⋯X_m is cut: "rest" gives aY, "first" gives aX₁Y, "last" gives aYX_m. Equivalent, but the
+            resulting grammars differ in size.
+    """
+    grammar = isolate_start(proper(grammar))
+    empty = [rule for rule in grammar.rules if not rule.right]
+    split: set[Right] = set()
+    while True:
+        pieces = _Cutter([rule for rule in grammar.rules if rule.right], split, cut)
+        binary = list(pieces.rules())
+        rules = list(_left_corner(binary, dict.fromkeys(rule.left for rule in binary)))
+        long = [rule.right[:2] for rule in rules if len(rule.right) > 3]
+        if not long:
+            return _build(grammar, [*rules, *empty])
+        split.update(*(pieces.sources[prefix] for prefix in long))
 
 
 def two_greibach(grammar: CFG) -> CFG:
@@ -129,6 +158,45 @@ def _left_corners(edges: list[Rule]) -> list[tuple[Nonterminal, Nonterminal]]:
         if len(wider) == len(pairs):
             return [(A, B) for A, B in pairs if isinstance(B, Nonterminal)]
         pairs = wider
+
+
+class _Cutter:
+    """Cuts right sides down; equal pieces share a variable."""
+
+    def __init__(self, rules: list[Rule], split: set[Right], cut: Cut) -> None:
+        self.given, self.split, self.cut = rules, split, cut
+        self.names: dict[Right, Nonterminal] = {}
+        self.sources: dict[Right, set[Right]] = {}  # aX -> the right sides cut to aX or aXY
+
+    def rules(self) -> Iterator[Rule]:
+        for rule in self.given:
+            yield Rule(rule.left, self._pieces(rule.right), rule.weight)
+        done: set[Right] = set()
+        while open_ := [symbols for symbols in self.names if symbols not in done]:
+            yield from (Rule(self.names[symbols], self._pieces(symbols)) for symbols in open_)
+            done.update(open_)
+
+    def _name(self, symbols: Right) -> Nonterminal:
+        if len(symbols) == 1 and isinstance(symbols[0], Nonterminal):
+            return symbols[0]
+        if symbols not in self.names:
+            taken = (rule.left for rule in self.given)
+            self.names[symbols] = fresh(f"R{len(self.names)}", chain(taken, self.names.values()))
+        return self.names[symbols]
+
+    def _pieces(self, right: Right) -> Right:
+        first, rest = right[:1], right[1:]
+        if not rest:
+            return right
+        if isinstance(first[0], Nonterminal) or right in self.split:
+            return (self._name(first), self._name(rest))
+        if self.cut == "rest" or len(rest) == 1:
+            pieces: Right = (*first, self._name(rest))
+        else:
+            middle = 1 if self.cut == "first" else -1
+            pieces = (*first, self._name(rest[:middle]), self._name(rest[middle:]))
+        self.sources.setdefault(pieces[:2], set()).add(right)
+        return pieces
 
 
 def _lift_terminals(rules: Iterable[Rule]) -> Iterator[Rule]:

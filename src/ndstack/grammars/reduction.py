@@ -3,9 +3,13 @@
 Two nonterminals are merged if they have the same rules once merged nonterminals count as equal: the coarsest
 partition with that property, found by refinement. The start variable stays by itself, so that it does not
 come to stand on a right side.
+
+`factor` unites variables instead: A → aXC and A → aYC become A → aUC, where U derives what X or Y derives.
 """
 
-from ndstack.grammars.grammar import CFG, Nonterminal, Rule, Symbol
+from collections.abc import Iterable
+
+from ndstack.grammars.grammar import CFG, Nonterminal, Rule, Symbol, fresh, trim
 
 Signature = frozenset[tuple[tuple[Symbol, ...], float]]
 
@@ -41,3 +45,50 @@ def _signature(grammar: CFG, A: Nonterminal, name: dict[Nonterminal, Nonterminal
 
 def _rename(right: tuple[Symbol, ...], name: dict[Nonterminal, Nonterminal]) -> tuple[Symbol, ...]:
     return tuple(s if isinstance(s, str) else name[s] for s in right)
+
+
+Variables = frozenset[Nonterminal]
+Split = tuple[str, tuple[Variables, ...]]
+
+
+def factor(grammar: CFG, limit: int = 3) -> CFG | None:
+    """A grammar for the same language in which rules with a common terminal and variable share the other one.
+
+    Takes a grammar without weights whose rules are S → ε, A → a, A → aB and A → aBC; a derivation of the
+    result may stand for several of the original. None if it would have `limit` times as many variables.
+    """
+    names: dict[Variables, Nonterminal] = {frozenset({grammar.start}): grammar.start}
+    rules: list[Rule] = []
+    open_ = list(names)
+    while open_:
+        united = open_.pop(0)
+        rights = {rule.right for A in sorted(united) for rule in grammar.rules_for(A)}
+        if () in rights:
+            rules.append(Rule(names[united], ()))
+        for terminal, parts in _united(sorted(rights - {()}, key=str)):
+            for part in parts:
+                if part not in names:
+                    label = min(part) if len(part) == 1 else Nonterminal("|".join(sorted(map(str, part))))
+                    names[part] = fresh(label.name, names.values())
+                    open_.append(part)
+            rules.append(Rule(names[united], (terminal, *(names[part] for part in parts))))
+        if len(names) > limit * len(grammar.nonterminals):
+            return None
+    return merge_equivalent(CFG(trim(rules, grammar.start), grammar.start))
+
+
+def _united(rights: Iterable[tuple[Symbol, ...]]) -> list[Split]:
+    """Right sides with sets of variables, first united in first place, then in second place."""
+    first: dict[tuple[str, tuple[Symbol, ...]], set[Nonterminal]] = {}
+    found: list[Split] = []
+    for right in rights:
+        if len(right) == 1:
+            found.append((str(right[0]), ()))
+        elif isinstance(right[1], Nonterminal):
+            first.setdefault((str(right[0]), right[2:]), set()).add(right[1])
+    second: dict[tuple[str, Variables, bool], set[Nonterminal]] = {}
+    for (terminal, rest), variables in first.items():
+        last = second.setdefault((terminal, frozenset(variables), bool(rest)), set())
+        last.update(A for A in rest if isinstance(A, Nonterminal))
+    found += [(a, (X, frozenset(last)) if last else (X,)) for (a, X, _), last in second.items()]
+    return found

@@ -1,0 +1,170 @@
+"""The nondeterministic stack over whole sequences (chapters 4, 6, 8 and 9).
+
+A weighted pushdown automaton whose transition weights are inputs is run over all its runs at once
+by Lang's algorithm; what comes out is the distribution over its state and top stack symbol, or the
+expected top vector, at every step. Everything is differentiable.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ndstack.errors import NdstackError
+from ndstack.kernels import reference
+from ndstack.kernels.scan import Setting, log_sum, quotient, scan
+
+BACKENDS = ("auto", "cpu", "portable", "reference")
+
+
+def nondeterministic(
+    push: Tensor,
+    replace: Tensor,
+    pop: Tensor,
+    *,
+    vectors: Tensor | None = None,
+    bottom: Tensor | None = None,
+    window: int | None = None,
+    bottom_fix: bool = True,
+    backend: str = "auto",
+    return_attention: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Run a weighted pushdown automaton over whole sequences.
+
+    Weights are logarithms and -inf means zero. They need not be normalised: readings are. Indices
+    are [from state, from symbol, to state, to symbol]; state 0 is the start state and symbol 0 the
+    bottom symbol, with which the stack begins.
+
+    Where no run survives a step (all weights that it could use are zero), readings and attention
+    are 0 from there on, and so are their gradients. No weights from -inf to 1e4 make a nan or lose
+    a run silently: sequences for which the dtype is too narrow are computed again in float64, and
+    in log space where that is not enough.
+
+    Args:
+        push: [B, n, Q, S, Q, S], log weights of pushing a symbol.
+        replace: [B, n, Q, S, Q, S], log weights of replacing the top symbol.
+        pop: [B, n, Q, S, Q], log weights of popping it.
+        vectors: [B, n, m], pushed vectors (chapter 9); replacing a symbol keeps its vector.
+        bottom: [m], the vector of the initial bottom symbol; zeros if not given.
+        window: chapter 7's D: a symbol is forgotten when more than D steps have passed since the
+            configuration that it was pushed on (the initial bottom symbol stands on time -1).
+        bottom_fix: whether the initial bottom symbol can be replaced and uncovered (chapter 8) or
+            not (chapter 4).
+        backend: "cpu" (compiled), "portable" (plain torch, any device), "reference" (log space,
+            slow), or "auto", which takes "cpu" for tensors on the CPU, else "portable".
+        return_attention: whether to return the attention too.
+
+    Returns:
+        The readings after steps 1..n: probabilities of (state, top symbol) [B, n, Q, S], or with
+        vectors their products with the expected top vectors [B, n, Q, S, m]. With
+        `return_attention` also the distribution over the steps at which the top symbol was pushed,
+        given state and symbol, [B, n, Q, S, n + 1]; step 0 is the initial bottom symbol.
+    """
+    _check(push, replace, pop, vectors, bottom, window, backend)
+    states, symbols = push.shape[2:4]
+    if backend == "auto":
+        backend = "cpu" if push.device.type == "cpu" else "portable"
+    if backend == "reference" and push.numel():
+        return _by_reference(
+            push, replace, pop, vectors, bottom, window, bottom_fix, return_attention
+        )
+    attend = return_attention or vectors is not None
+    setting = Setting(states, symbols, window, bottom_fix, backend, attend, return_attention)
+    actions = torch.cat([push.flatten(2), replace.flatten(2), pop.flatten(2)], dim=-1)
+    reading, attention = scan(actions, setting)
+    if vectors is not None:
+        reading = reading.unsqueeze(-1) * attended(attention, with_bottom(vectors, bottom))
+    leading = (*push.shape[:2], states, symbols)
+    reading = reading.reshape(*leading, *reading.shape[3:])
+    if return_attention:
+        return reading, attention.reshape(*leading, attention.shape[-1])
+    return reading
+
+
+def with_bottom(vectors: Tensor, bottom: Tensor | None) -> Tensor:
+    """The vectors of steps 0..n, [B, n + 1, m]; step 0 is the initial bottom."""
+    if bottom is None:
+        bottom = vectors.new_zeros(vectors.shape[-1])
+    return torch.cat([bottom.expand(vectors.shape[0], 1, -1), vectors], dim=1)
+
+
+def attended(attention: Tensor, vectors: Tensor) -> Tensor:
+    """sum_j attention[b, t, k, j] vectors[b, j]: [B, n, K, J] and [B, J, m] to [B, n, K, m]."""
+    sums = attention.flatten(1, 2) @ vectors
+    return sums.reshape(*attention.shape[:3], vectors.shape[-1])
+
+
+def _by_reference(
+    push: Tensor,
+    replace: Tensor,
+    pop: Tensor,
+    vectors: Tensor | None,
+    bottom: Tensor | None,
+    window: int | None,
+    bottom_fix: bool,
+    return_attention: bool,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """The equations as they stand, zeta included.
+
+    Log space knows no negative numbers, so vectors are shifted to be positive; zeta is linear in
+    them, and the shift comes off the reading again.
+    """
+    shift = 0.0
+    shifted = low = None
+    if vectors is not None:
+        low = vectors.new_zeros(vectors.shape[-1]) if bottom is None else bottom
+        least = min(vectors.detach().min().item(), low.detach().min().item())
+        shift = 0.0 if least > 0 else 1.0 - least
+        shifted, low = (vectors + shift).log(), (low + shift).log()
+    weights = reference.run(
+        push, replace, pop, vectors=shifted, bottom=low, window=window, bottom_fix=bottom_fix
+    )
+    total = log_sum(weights.alpha.flatten(2))[:, :, None, None]
+    reading = quotient(weights.alpha, total)
+    if weights.vectors is not None:
+        reading = quotient(weights.vectors, total[..., None]) - shift * reading[..., None]
+    if not return_attention:
+        return reading
+    return reading, quotient(weights.places, weights.alpha[..., None])
+
+
+def _check(
+    push: Tensor,
+    replace: Tensor,
+    pop: Tensor,
+    vectors: Tensor | None,
+    bottom: Tensor | None,
+    window: int | None,
+    backend: str,
+) -> None:
+    """Raise an error in one line unless everything fits."""
+    shape = tuple(push.shape)
+    if push.dim() != 6 or shape[2:4] != shape[4:6] or 0 in shape[2:]:
+        raise NdstackError(f"push has shape {list(shape)}, expected [B, n, Q, S, Q, S]")
+    wanted = {"replace": (replace, shape), "pop": (pop, shape[:5])}
+    if vectors is not None:
+        size = vectors.shape[-1] if vectors.dim() else 0
+        wanted["vectors"] = (vectors, (*shape[:2], size))
+        if bottom is not None:
+            wanted["bottom"] = (bottom, (size,))
+    elif bottom is not None:
+        raise NdstackError("a bottom vector was given without vectors; give `vectors` too")
+    for name, (tensor, expected) in wanted.items():
+        if tuple(tensor.shape) != expected:
+            raise NdstackError(
+                f"{name} has shape {list(tensor.shape)}, expected {list(expected)} "
+                f"to go with push of shape {list(shape)}"
+            )
+        if tensor.dtype != push.dtype or tensor.device != push.device:
+            raise NdstackError(
+                f"{name} is {tensor.dtype} on {tensor.device} but push is {push.dtype} on "
+                f"{push.device}; convert one of them"
+            )
+    if push.dtype not in (torch.float32, torch.float64):
+        raise NdstackError(f"weights are {push.dtype}, expected float32 or float64; use .float()")
+    if window is not None and window < 1:
+        raise NdstackError(f"window is {window}, expected 1 or more, or None for no window")
+    if backend not in BACKENDS:
+        raise NdstackError(f"backend is {backend!r}, expected one of {', '.join(BACKENDS)}")
+    if backend == "cpu" and push.device.type != "cpu":
+        raise NdstackError(f"backend 'cpu' given tensors on {push.device}; use 'auto'")

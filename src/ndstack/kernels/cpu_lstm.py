@@ -1,0 +1,306 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""An LSTM, its control layer and the nondeterministic stack over whole sequences, compiled.
+
+The controller-stack interface of section 3.2 with nothing between the steps:
+
+    gates_t   = inputs_t + reading_weight r_{t-1} + hidden_weight h_{t-1}
+    c_t       = f_t c_{t-1} + i_t g_t,   h_t = o_t tanh(c_t)
+    controls  = control_weight h_t + control_bias        (log weights; then the vector to push)
+    r_t       = the stack's reading after these actions
+
+Weight matrices come transposed, so that every product is a sum of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ndstack.kernels.cpu_backward import Adjoint, make_later, retreat
+from ndstack.kernels.cpu_forward import advance, attend, begin, first_of, room
+from ndstack.kernels.cpu_scan import past_of, reading_gradient, split
+from ndstack.kernels.cpu_simd import entry, kernel
+
+
+class Net(NamedTuple):
+    """The controller's weights: [R, 4H], [H, 4H], [H, C] and [C]."""
+
+    reading: np.ndarray
+    hidden: np.ndarray
+    control: np.ndarray
+    control_bias: np.ndarray
+
+
+class Trace(NamedTuple):
+    """What happened, [B, n, ...]: for the owner, and for the way back.
+
+    Attributes:
+        gates: [4H], after their activations (input, forget, cell, output).
+        cells: [H], c_t.
+        hidden: [H], h_t.
+        readings: [R].
+        actions: [A], log weights.
+        vectors: [B, start + n + 1, m], on all positions of the chart; the first start + 1 given.
+    """
+
+    gates: np.ndarray
+    cells: np.ndarray
+    hidden: np.ndarray
+    readings: np.ndarray
+    actions: np.ndarray
+    vectors: np.ndarray
+
+
+@kernel
+def add_rows(out, weights, rows):
+    """out += weights @ rows."""
+    for j in range(weights.shape[0]):
+        w = weights[j]
+        for i in range(out.shape[0]):
+            out[i] += w * rows[j, i]
+
+
+@kernel
+def lstm_step(gates, before, cell, hidden):
+    """Apply the activations to the gates in place, and write c_t and h_t."""
+    H = cell.shape[0]
+    for j in range(H):
+        i = 1 / (1 + math.exp(-gates[j]))
+        f = 1 / (1 + math.exp(-gates[H + j]))
+        g = math.tanh(gates[2 * H + j])
+        o = 1 / (1 + math.exp(-gates[3 * H + j]))
+        gates[j], gates[H + j], gates[2 * H + j], gates[3 * H + j] = i, f, g, o
+        cell[j] = f * before[j] + i * g
+        hidden[j] = o * math.tanh(cell[j])
+
+
+@kernel
+def lstm_step_back(gates, before, cell, ghidden, gcell, ggates):
+    """The derivatives by the gates before their activations; `gcell` becomes that by c_{t-1}."""
+    H = cell.shape[0]
+    for j in range(H):
+        i, f, g, o = gates[j], gates[H + j], gates[2 * H + j], gates[3 * H + j]
+        squashed = math.tanh(cell[j])
+        inner = gcell[j] + ghidden[j] * o * (1 - squashed * squashed)
+        ggates[j] = inner * g * i * (1 - i)
+        ggates[H + j] = inner * before[j] * f * (1 - f)
+        ggates[2 * H + j] = inner * i * (1 - g * g)
+        ggates[3 * H + j] = ghidden[j] * squashed * o * (1 - o)
+        gcell[j] = inner * f
+
+
+@kernel
+def normalize(shape, actions):
+    """Make the weights of all actions from one (state, symbol) sum to 1 (eq. 4.8)."""
+    Q = shape.states
+    K = Q * shape.symbols
+    push, replace, pop = split(shape, actions)
+    for d in range(K):
+        best = max(push[d * K : d * K + K].max(), replace[d * K : d * K + K].max())
+        best = max(best, pop[d * Q : d * Q + Q].max())
+        total = 0.0
+        for b in range(K):
+            total += math.exp(push[d * K + b] - best) + math.exp(replace[d * K + b] - best)
+        for r in range(Q):
+            total += math.exp(pop[d * Q + r] - best)
+        norm = best + math.log(total)
+        push[d * K : d * K + K] -= norm
+        replace[d * K : d * K + K] -= norm
+        pop[d * Q : d * Q + Q] -= norm
+
+
+@kernel
+def normalize_back(shape, actions, grads):
+    """Turn the derivatives by normalised log weights into those by the logits, in place."""
+    Q = shape.states
+    K = Q * shape.symbols
+    push, replace, pop = split(shape, actions)
+    dpush, dreplace, dpop = split(shape, grads)
+    for d in range(K):
+        total = 0.0
+        for b in range(d * K, d * K + K):
+            total += dpush[b] + dreplace[b]
+        for r in range(d * Q, d * Q + Q):
+            total += dpop[r]
+        for b in range(d * K, d * K + K):
+            dpush[b] -= total * math.exp(push[b])
+            dreplace[b] -= total * math.exp(replace[b])
+        for r in range(d * Q, d * Q + Q):
+            dpop[r] -= total * math.exp(pop[r])
+
+
+@kernel
+def show(shape, past, t, by_state, vectors, attention, out):
+    """The reading of time t; with vectors, p_b times sum_j attention[b, j] v_j."""
+    S = shape.symbols
+    K, m = shape.states * S, vectors.shape[1]
+    begin = max(first_of(shape, t), -1) + 1
+    out[:] = 0
+    if m > 0:
+        attend(shape, past, t, attention)
+    for b in range(K):
+        p = math.exp(past.log_alpha[t, b])
+        place = b if by_state else b % S
+        if m == 0:
+            out[place] += p
+        elif p > 0:
+            for j in range(begin, t + 1):
+                w = p * attention[b, j]
+                if w > 0:
+                    for c in range(m):
+                        out[place * m + c] += w * vectors[j, c]
+
+
+@kernel
+def show_back(shape, past, t, by_state, vectors, attention, grad, out):
+    """The derivatives of `show`, given that by the reading.
+
+    Args:
+        out: those by log alpha [K], the attention [K, t + 1] and the vectors [t + 1, m]; the last
+            are added to.
+    """
+    galpha, gattention, gvectors = out
+    S = shape.symbols
+    K, m = shape.states * S, vectors.shape[1]
+    begin = max(first_of(shape, t), -1) + 1
+    p = np.exp(past.log_alpha[t])
+    gp = np.zeros(K)
+    if m > 0:
+        attend(shape, past, t, attention)
+    for b in range(K):
+        place = b if by_state else b % S
+        if m == 0:
+            gp[b] = grad[place]
+            continue
+        for j in range(begin, t + 1):
+            w = attention[b, j]
+            value = 0.0
+            for c in range(m):
+                value += grad[place * m + c] * vectors[j, c]
+                gvectors[j, c] += p[b] * w * grad[place * m + c]
+            gattention[b, j] = p[b] * value
+            gp[b] += w * value
+    seen = slice(begin, t + 1)
+    reading_gradient(p, gp, attention[:, seen], gattention[:, seen], galpha)
+
+
+@entry
+def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state, trace, ok, limit):
+    """Sequences lo .. hi - 1 of a batch, from the charts of time `start` on.
+
+    Args:
+        inputs: [B, n, 4H], what the input contributes to the gates.
+        first: h_0 [B, H], c_0 [B, H] and r_0 [B, R].
+        trace: to be written.
+    """
+    steps, m = inputs.shape[1], trace.vectors.shape[2]
+    A = trace.actions.shape[2]
+    K = shape.states * shape.symbols
+    work = room(shape, start + steps + 1, past.chart)
+    attention = np.zeros((K if m > 0 else 0, start + steps + 1))
+    controls = np.zeros(net.control_bias.shape[0], inputs.dtype)
+    for b in range(lo, hi):
+        own = past_of(past, b)
+        if start == 0:
+            begin(shape, own)
+        ok[b] = own.lost[0] < math.inf
+        hidden, cell, reading = first[0][b], first[1][b], first[2][b]
+        for n in range(steps if ok[b] else 0):
+            t = start + n + 1
+            gates = trace.gates[b, n]
+            gates[:] = inputs[b, n]
+            add_rows(gates, reading, net.reading)
+            add_rows(gates, hidden, net.hidden)
+            lstm_step(gates, cell, trace.cells[b, n], trace.hidden[b, n])
+            hidden, cell, reading = trace.hidden[b, n], trace.cells[b, n], trace.readings[b, n]
+            controls[:] = net.control_bias
+            add_rows(controls, hidden, net.control)
+            trace.actions[b, n] = controls[:A]
+            if normalized:
+                normalize(shape, trace.actions[b, n])
+            for c in range(m):
+                trace.vectors[b, t, c] = 1 / (1 + math.exp(-controls[A + c]))
+            push, replace, pop = split(shape, trace.actions[b, n])
+            if not advance(shape, own, t, push, replace, pop, work, limit, False):
+                ok[b] = False
+                own.lost[0] = math.inf
+                break
+            show(shape, own, t, by_state, trace.vectors[b], attention, reading)
+
+
+@entry
+def backward(
+    shape,
+    past,
+    adjoint,
+    carried,
+    lo,
+    hi,
+    start,
+    net,
+    first,
+    normalized,
+    by_state,
+    trace,
+    given,
+    out,
+):
+    """The derivatives of `forward`, for sequences that it could be trusted with.
+
+    Args:
+        adjoint, carried: see `cpu_scan.backward`.
+        net: the weights, not transposed: [4H, R], [4H, H], [C, H] and [C].
+        given: derivatives by h_1..h_n, r_1..r_n, c_n, the actions and the vectors.
+        out: derivatives by the gates, the controls, h_0, c_0, r_0 and the vectors before the call,
+            to be written; [B, n, 4H], [B, n, C], [B, H], [B, H], [B, R], [B, start + n + 1, m].
+    """
+    ghiddens, greadings, glast, gactions, gvectors = given
+    ggates, gcontrols, ghidden0, gcell0, greading0, gall = out
+    steps, A, m = trace.gates.shape[1], trace.actions.shape[2], trace.vectors.shape[2]
+    K = shape.states * shape.symbols
+    work = room(shape, start + steps + 1, past.chart)
+    attention = np.zeros((K if m > 0 else 0, start + steps + 1))
+    gattention = np.zeros((K if m > 0 else 0, start + steps + 1))
+    galpha = np.zeros(K)
+    for b in range(lo, hi):
+        own = past_of(past, b)
+        if own.lost[0] == math.inf:
+            continue
+        back = Adjoint(adjoint.chart[b if carried else 0], adjoint.alpha[b if carried else 0])
+        if not carried:
+            back.chart[:] = 0
+            back.alpha[:] = 0
+        later = make_later(shape, start, start + steps, past.chart)
+        ghidden, gcell, greading = ghidden0[b], gcell0[b], greading0[b]
+        ghidden[:] = 0
+        gcell[:] = glast[b]
+        greading[:] = 0
+        gall[b] = gvectors[b]
+        for n in range(steps - 1, -1, -1):
+            t = start + n + 1
+            greading += greadings[b, n]
+            ghidden += ghiddens[b, n]
+            results = galpha, gattention, gall[b]
+            show_back(shape, own, t, by_state, trace.vectors[b], attention, greading, results)
+            gcontrol = gcontrols[b, n]
+            push, replace, pop = split(shape, trace.actions[b, n])
+            written = split(shape, gcontrol[:A])
+            retreat(
+                shape, own, back, later, t, push, replace, pop, galpha, gattention, written, work
+            )
+            gcontrol[:A] += gactions[b, n]
+            if normalized:
+                normalize_back(shape, trace.actions[b, n], gcontrol[:A])
+            for c in range(m):
+                v = trace.vectors[b, t, c]
+                gcontrol[A + c] = gall[b, t, c] * v * (1 - v)
+            add_rows(ghidden, gcontrol, net.control)
+            before = first[1][b] if n == 0 else trace.cells[b, n - 1]
+            gates = ggates[b, n]
+            lstm_step_back(trace.gates[b, n], before, trace.cells[b, n], ghidden, gcell, gates)
+            ghidden[:] = 0
+            greading[:] = 0
+            add_rows(ghidden, gates, net.hidden)
+            add_rows(greading, gates, net.reading)

@@ -1,0 +1,118 @@
+"""Compiled loops of an LSTM that drives a stratification stack over a whole sequence.
+
+One call does what the controller-stack interface of section 3.2 does in n steps: gates from input,
+reading and hidden state; action logits and the vector to push from the hidden state; the stack.
+"""
+
+import numba
+import numpy as np
+
+from ndstack.kernels.linear_numba import add_product
+from ndstack.kernels.lstm_numba import cell, cell_backward
+from ndstack.kernels.stratification_numba import (
+    _load,
+    _pop,
+    _pop_backward,
+    _read,
+    _read_backward,
+    _sigmoid,
+    _squashed,
+)
+
+_compiled = numba.njit(cache=True, nogil=True)
+
+
+@_compiled
+def forward(  # type: ignore[no-untyped-def]
+    first, last, inputs, reading_weight, hidden_weight, control_weight, control_bias,
+    start_hidden, start_memory, start_reading, strengths,
+    gates, memory, hidden, readings, weights, vectors, final, parents, kept, befores,
+):  # fmt: skip
+    """The rows first..last-1 of a batch.
+
+    Shapes: inputs and gates [B, n, 4H], reading_weight [m, 4H], hidden_weight [H, 4H],
+    control_weight [H, 2+m], control_bias [2+m], memory and hidden [B, n, H], readings [B, n, m],
+    strengths [B, k], weights [B, n, 2], vectors [B, k+n, m] (the first k given), final, parents
+    and kept [B, k+n], befores [B, n].
+    """
+    start, n = strengths.shape[1], inputs.shape[1]
+    controls = np.empty(control_bias.size, inputs.dtype)
+    for row in range(first, last):
+        parent, strength = parents[row], kept[row]
+        top = _load(strengths[row], parent, strength)
+        for t in range(n):
+            gates[row, t] = inputs[row, t]
+            reading = readings[row, t - 1] if t > 0 else start_reading[row]
+            before = hidden[row, t - 1] if t > 0 else start_hidden[row]
+            old_memory = memory[row, t - 1] if t > 0 else start_memory[row]
+            add_product(reading, reading_weight, gates[row, t])
+            add_product(before, hidden_weight, gates[row, t])
+            cell(gates[row, t], old_memory, memory[row, t], hidden[row, t])
+            controls[:] = control_bias
+            add_product(hidden[row, t], control_weight, controls)
+            i = start + t
+            _squashed(controls[2:], True, vectors[row, i])
+            for a in range(2):
+                weights[row, t, a] = _sigmoid(controls[a])
+            top, befores[row, t] = _pop(weights[row, t, 1], top, parent, strength)
+            parent[i], strength[i] = top, weights[row, t, 0]
+            top = i
+            _read(top, parent, strength, vectors[row], readings[row, t])
+        final[row] = 0
+        while top >= 0:
+            final[row, top] = strength[top]
+            top = parent[top]
+
+
+@_compiled
+def backward(  # type: ignore[no-untyped-def]
+    first, last, reading_weight, hidden_weight, control_weight, start_memory,
+    gates, memory, weights, vectors, parents, kept, befores,
+    grad_hidden, grad_readings, grad_last_memory, grad_final,
+    grad_gates, grad_controls, grad_start_hidden, grad_start_memory, grad_start_reading,
+    grad_strengths, grad_vectors,
+):  # fmt: skip
+    """The adjoint of `forward`; matrices are transposed: [4H, m], [4H, H], [2+m, H].
+
+    `grad_vectors` [B, k+n, m] comes with the derivative by the vectors given back, and is changed.
+    """
+    n, m = weights.shape[1], vectors.shape[2]
+    start = vectors.shape[1] - n
+    strength, grad = np.empty(start + n, gates.dtype), np.empty(start + n, gates.dtype)
+    grad_reading = np.empty(m, gates.dtype)
+    for row in range(first, last):
+        parent = parents[row]
+        strength[:] = kept[row]
+        grad[:] = grad_final[row]
+        from_hidden, from_reading = grad_start_hidden[row], grad_start_reading[row]
+        from_memory = grad_start_memory[row]
+        from_hidden[:] = 0
+        from_reading[:] = 0
+        from_memory[:] = grad_last_memory[row]
+        for t in range(n - 1, -1, -1):
+            i = start + t
+            for j in range(m):
+                grad_reading[j] = grad_readings[row, t, j] + from_reading[j]
+            _read_backward(i, parent, strength, vectors[row], grad_reading, grad, grad_vectors[row])
+            push, pop = weights[row, t, 0], weights[row, t, 1]
+            grad_pop = _pop_backward(pop, i - 1, parent[i], befores[row, t], parent, strength, grad)
+            grad_controls[row, t, 0] = grad[i] * push * (1 - push)
+            grad_controls[row, t, 1] = grad_pop * pop * (1 - pop)
+            for j in range(m):
+                slope = 1 - vectors[row, i, j] * vectors[row, i, j]
+                grad_controls[row, t, 2 + j] = grad_vectors[row, i, j] * slope
+            for k in range(from_hidden.size):
+                from_hidden[k] += grad_hidden[row, t, k]
+            add_product(grad_controls[row, t], control_weight, from_hidden)
+            old_memory = memory[row, t - 1] if t > 0 else start_memory[row]
+            cell_backward(
+                gates[row, t], old_memory, memory[row, t], from_hidden, from_memory,
+                grad_gates[row, t],
+            )  # fmt: skip
+            from_hidden[:] = 0
+            from_reading[:] = 0
+            add_product(grad_gates[row, t], hidden_weight, from_hidden)
+            add_product(grad_gates[row, t], reading_weight, from_reading)
+        for i in range(start):
+            gone = strength[i] == 0 and i < start - 1
+            grad_strengths[row, i] = 0 if gone else grad[i]

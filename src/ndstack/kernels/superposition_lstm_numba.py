@@ -1,0 +1,125 @@
+"""Compiled loops of an LSTM that drives superposition stacks over a whole sequence.
+
+One call does what the controller-stack interface of section 3.2 does in n steps: gates from input,
+reading and hidden state; action logits and the vector to push from the hidden state; the stacks.
+"""
+
+import numba
+import numpy as np
+
+from ndstack.kernels.linear_numba import add_product
+from ndstack.kernels.lstm_numba import cell, cell_backward
+from ndstack.kernels.superposition_numba import (
+    _softmax,
+    _softmax_backward,
+    _squashed,
+    _update,
+    _update_backward,
+)
+
+_compiled = numba.njit(cache=True, nogil=True)
+
+
+@_compiled
+def forward(  # type: ignore[no-untyped-def]
+    first, last, inputs, reading_weight, hidden_weight, control_weight, control_bias,
+    start_hidden, start_memory, start_reading, cells, depth, stride,
+    gates, memory, hidden, readings, weights, vectors, final, saved,
+):  # fmt: skip
+    """The rows first..last-1 of a batch.
+
+    Shapes: inputs and gates [B, n, 4H], reading_weight [R, 4H], hidden_weight [H, 4H],
+    control_weight [H, C], control_bias [C], memory and hidden [B, n, H], readings and vectors
+    [B, n, G*m], weights [B, n, G, 3], cells [B, G, start*m], final [B, G, end*m], saved
+    [B, ceil(n/stride), G, end*m] or with 0 in the second place.
+    """
+    n, stacks = inputs.shape[1], cells.shape[1]
+    m = readings.shape[2] // stacks
+    start = cells.shape[2] // m
+    old = np.empty((stacks, final.shape[2] + m), inputs.dtype)
+    new = np.empty((stacks, final.shape[2] + m), inputs.dtype)
+    controls = np.empty(control_bias.size, inputs.dtype)
+    for row in range(first, last):
+        old[:, : start * m] = cells[row]
+        for t in range(n):
+            height, new_height = min(start + t, depth), min(start + t + 1, depth)
+            if t % stride == 0 and saved.shape[1] > 0:
+                saved[row, t // stride, :, : height * m] = old[:, : height * m]
+            gates[row, t] = inputs[row, t]
+            reading = readings[row, t - 1] if t > 0 else start_reading[row]
+            before = hidden[row, t - 1] if t > 0 else start_hidden[row]
+            old_memory = memory[row, t - 1] if t > 0 else start_memory[row]
+            add_product(reading, reading_weight, gates[row, t])
+            add_product(before, hidden_weight, gates[row, t])
+            cell(gates[row, t], old_memory, memory[row, t], hidden[row, t])
+            controls[:] = control_bias
+            add_product(hidden[row, t], control_weight, controls)
+            _squashed(controls[3 * stacks :], True, vectors[row, t])
+            for g in range(stacks):
+                _softmax(controls[3 * g :], weights[row, t, g])
+                vector = vectors[row, t, g * m : (g + 1) * m]
+                _update(old[g], height, vector, weights[row, t, g], new[g], new_height)
+                readings[row, t, g * m : (g + 1) * m] = new[g, :m]
+            old, new = new, old
+        final[row] = old[:, : final.shape[2]]
+
+
+@_compiled
+def backward(  # type: ignore[no-untyped-def]
+    first, last, reading_weight, hidden_weight, control_weight, start_memory, start, depth, stride,
+    gates, memory, weights, vectors, saved,
+    grad_hidden, grad_readings, grad_last_memory, grad_final,
+    grad_gates, grad_controls, grad_start_hidden, grad_start_memory, grad_start_reading, grad_cells,
+):  # fmt: skip
+    """The adjoint of `forward`; matrices are transposed: [4H, R], [4H, H], [C, H]."""
+    n, stacks = weights.shape[1:3]
+    m = vectors.shape[2] // stacks
+    most = saved.shape[3]
+    pile = np.empty((stride + 1, stacks, most + m), gates.dtype)
+    grad_old = np.empty((stacks, most + m), gates.dtype)
+    grad_new = np.empty((stacks, most + m), gates.dtype)
+    for row in range(first, last):
+        grad_new[:, :most] = grad_final[row]
+        from_hidden, from_reading = grad_start_hidden[row], grad_start_reading[row]
+        from_memory = grad_start_memory[row]
+        from_hidden[:] = 0
+        from_reading[:] = 0
+        from_memory[:] = grad_last_memory[row]
+        for part in range(saved.shape[1] - 1, -1, -1):
+            begin, end = part * stride, min((part + 1) * stride, n)
+            pile[0, :, :most] = saved[row, part]
+            for t in range(begin, end - 1):
+                height, new_height = min(start + t, depth), min(start + t + 1, depth)
+                for g in range(stacks):
+                    vector = vectors[row, t, g * m : (g + 1) * m]
+                    stack, next_stack = pile[t - begin, g], pile[t - begin + 1, g]
+                    _update(stack, height, vector, weights[row, t, g], next_stack, new_height)
+            for t in range(end - 1, begin - 1, -1):
+                height, new_height = min(start + t, depth), min(start + t + 1, depth)
+                grad_pushed = grad_controls[row, t, 3 * stacks :]
+                for g in range(stacks):
+                    for j in range(m):
+                        grad_new[g, j] += grad_readings[row, t, g * m + j] + from_reading[g * m + j]
+                    grad_weights = grad_controls[row, t, 3 * g :]
+                    _update_backward(
+                        pile[t - begin, g], height, vectors[row, t, g * m : (g + 1) * m],
+                        weights[row, t, g], grad_new[g], new_height,
+                        grad_old[g], grad_pushed[g * m :], grad_weights,
+                    )  # fmt: skip
+                    _softmax_backward(weights[row, t, g], grad_weights)
+                for j in range(grad_pushed.size):
+                    grad_pushed[j] *= vectors[row, t, j] * (1 - vectors[row, t, j])
+                for k in range(from_hidden.size):
+                    from_hidden[k] += grad_hidden[row, t, k]
+                add_product(grad_controls[row, t], control_weight, from_hidden)
+                old_memory = memory[row, t - 1] if t > 0 else start_memory[row]
+                cell_backward(
+                    gates[row, t], old_memory, memory[row, t], from_hidden, from_memory,
+                    grad_gates[row, t],
+                )  # fmt: skip
+                from_hidden[:] = 0
+                from_reading[:] = 0
+                add_product(grad_gates[row, t], hidden_weight, from_hidden)
+                add_product(grad_gates[row, t], reading_weight, from_reading)
+                grad_old, grad_new = grad_new, grad_old
+        grad_cells[row] = grad_new[:, : start * m]

@@ -1,0 +1,81 @@
+"""Recurrent controllers (section 3.2): the networks of torch, run over a sequence or stepped.
+
+The parameters live in `torch.nn.LSTM`, `torch.nn.GRU` or `torch.nn.RNN`, two biases a gate as in torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ndstack.errors import NdstackError
+
+ControllerKind = Literal["lstm", "gru", "rnn"]
+
+_KINDS: dict[str, type[torch.nn.RNNBase]] = {
+    "lstm": torch.nn.LSTM,
+    "gru": torch.nn.GRU,
+    "rnn": torch.nn.RNN,
+}
+
+
+class Memory(NamedTuple):
+    """What a controller remembers: h_t and, of an LSTM, c_t, [B, H] for each layer."""
+
+    hidden: tuple[Tensor, ...]
+    cells: tuple[Tensor, ...]
+
+
+def make_controller(kind: str, input_size: int, hidden_size: int, num_layers: int) -> torch.nn.RNNBase:
+    """A controller of the given kind, batch first."""
+    if kind not in _KINDS:
+        raise NdstackError(f"there is no controller called {kind!r}; expected one of {', '.join(_KINDS)}")
+    for name, value in (("hidden_size", hidden_size), ("num_layers", num_layers)):
+        if value < 1:
+            raise NdstackError(f"{name} is {value}, expected 1 or more")
+    return _KINDS[kind](input_size, hidden_size, num_layers, batch_first=True)  # type: ignore[arg-type]
+
+
+def has_cells(controller: torch.nn.RNNBase) -> bool:
+    """Whether it remembers c_t beside h_t."""
+    return isinstance(controller, torch.nn.LSTM)
+
+
+def run(controller: torch.nn.RNNBase, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+    """A whole sequence [B, n, input_size] without a stack: h_1..h_n, [B, n, H], and the last memory."""
+    if x.shape[1] == 0:
+        return x.new_zeros(x.shape[0], 0, controller.hidden_size), memory
+    hidden = torch.stack(memory.hidden)
+    if has_cells(controller):
+        output, (last, cells) = controller(x, (hidden, torch.stack(memory.cells)))
+        return output, Memory(last.unbind(0), cells.unbind(0))
+    output, last = controller(x, hidden)
+    return output, Memory(last.unbind(0), ())
+
+
+def step(
+    controller: torch.nn.RNNBase, weights: Sequence[Sequence[Tensor]], x: Tensor, memory: Memory
+) -> Memory:
+    """One step, with the input [B, input_size].
+
+    Args:
+        controller: says which kind of cell.
+        weights: `controller.all_weights`, which is slow to ask for at every step.
+        x: the input.
+        memory: before the step.
+    """
+    hidden: list[Tensor] = []
+    cells: list[Tensor] = []
+    for layer, own in enumerate(weights):
+        if has_cells(controller):
+            x, cell = torch.lstm_cell(x, (memory.hidden[layer], memory.cells[layer]), *own)
+            cells.append(cell)
+        elif isinstance(controller, torch.nn.GRU):
+            x = torch.gru_cell(x, memory.hidden[layer], *own)
+        else:
+            x = torch.rnn_tanh_cell(x, memory.hidden[layer], *own)
+        hidden.append(x)
+    return Memory(tuple(hidden), tuple(cells))

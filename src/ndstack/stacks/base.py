@@ -1,0 +1,287 @@
+"""The interface that all differentiable stacks share (section 3.2, the controller-stack interface).
+
+A stack is driven by its owner, a recurrent controller or a layer of stack attention. At step t the
+owner supplies raw *action logits* and, if the stack holds vectors, the vector to push; the stack
+updates itself and offers a *reading* r_t of its top:
+
+    s_t = Stack(s_{t-1}, a_t),      r_t = Reading(s_t).
+
+What turns logits into weights (softmax, sigmoid, nothing) belongs to the stack. What squashes the
+pushed vector belongs to the owner, since stack attention and "push the hidden state" squash
+nothing; `Stack.push_activation` names the function that the dissertation's RNNs use.
+
+A stack is a `torch.nn.Module` without running state: what changes from step to step is a `State`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from ndstack.errors import NdstackError
+from ndstack.kernels.lstm import LSTMWeights
+from ndstack.kernels.lstm import cell as lstm_cell
+from ndstack.stacks.state import State
+
+__all__ = ["PushActivation", "Stack", "State", "StateT"]
+
+PushActivation = Literal["sigmoid", "tanh", "identity"]
+
+
+StateT = TypeVar("StateT", bound=State)
+
+
+class Stack(torch.nn.Module, ABC, Generic[StateT]):
+    """A differentiable stack.
+
+    Attributes:
+        action_size: how many action logits the owner supplies at each step.
+        push_size: how many numbers the pushed vector has; 0 if the stack holds no vectors.
+        reading_size: how many numbers a reading has.
+        push_activation: what the dissertation's RNNs apply to a learned pushed vector. The owner
+            applies it, or not.
+
+    Subclasses set these four and define `start`, `_step` and, where they can do better than the
+    versions here, `_scan`, `_drive` and `_run_lstm`. The public methods check shapes and bring the
+    actions and pushed vectors to the dtype of the state.
+    """
+
+    action_size: int
+    push_size: int
+    reading_size: int
+    push_activation: PushActivation = "sigmoid"
+
+    @abstractmethod
+    def start(
+        self,
+        batch_size: int,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> StateT:
+        """The stacks before the first step; `state.reading` is r_0.
+
+        Args:
+            batch_size: how many stacks.
+            dtype: of the readings; torch's default if not given.
+            device: where; torch's default device if not given.
+        """
+
+    def step(self, state: StateT, actions: Tensor, pushed: Tensor | None = None) -> StateT:
+        """One step. The new reading is `new_state.reading`; the old state stays valid.
+
+        Args:
+            state: the stacks so far.
+            actions: [B, action_size], raw logits.
+            pushed: [B, push_size]; None if and only if `push_size` is 0.
+        """
+        self._check(actions, pushed, (state.batch_size,), state)
+        dtype = state.reading.dtype
+        if actions.dtype != dtype:
+            actions = actions.to(dtype)
+        if pushed is not None and pushed.dtype != dtype:
+            pushed = pushed.to(dtype)
+        return self._step(state, actions, pushed)
+
+    @property
+    def control_size(self) -> int:
+        """How wide the layer that drives the stack is: `action_size + push_size`."""
+        return self.action_size + self.push_size
+
+    def drive(self, state: StateT, hidden: Tensor, weight: Tensor, bias: Tensor) -> StateT:
+        """One step from the hidden state of a controller, with the layer between the two.
+
+        The same as a linear layer whose output is split into action logits and the vector to push,
+        in this order, then `push_activation` on the latter, then `step`; but faster, where the
+        stack can do it all in one operation.
+
+        Args:
+            state: the stacks so far.
+            hidden: [B, H].
+            weight: [control_size, H].
+            bias: [control_size].
+        """
+        reading, size = state.reading, self.action_size + self.push_size
+        units = hidden.shape[-1]
+        if (
+            hidden.shape != (reading.shape[0], units)
+            or weight.shape != (size, units)
+            or bias.shape != (size,)
+        ):
+            raise NdstackError(
+                f"hidden state of shape {list(hidden.shape)}, weight of shape {list(weight.shape)} "
+                f"and bias of shape {list(bias.shape)} given, expected "
+                f"[{reading.shape[0]}, units], [{size}, units] and [{size}]: {self._wants()}"
+            )
+        if hidden.device != reading.device or weight.device != reading.device:
+            raise NdstackError(
+                f"the hidden state is on {hidden.device} and the layer on {weight.device}, but the "
+                f"stack is on {reading.device}; use state.to(device)"
+            )
+        if hidden.dtype != reading.dtype:
+            hidden = hidden.to(reading.dtype)
+        if weight.dtype != reading.dtype:
+            weight = weight.to(reading.dtype)
+        if bias.dtype != reading.dtype:
+            bias = bias.to(reading.dtype)
+        return self._drive(state, hidden, weight, bias)
+
+    def scan(
+        self, actions: Tensor, pushed: Tensor | None = None, state: StateT | None = None
+    ) -> tuple[Tensor, StateT]:
+        """A whole sequence of steps, of any length, 0 included.
+
+        Args:
+            actions: [B, n, action_size], raw logits.
+            pushed: [B, n, push_size]; None if and only if `push_size` is 0.
+            state: the stacks to go on from; fresh ones, in float32 or better, if not given.
+
+        Returns:
+            The readings after each of the n steps, [B, n, reading_size], and the last state.
+        """
+        if actions.dim() != 3:
+            raise NdstackError(
+                f"actions of shape {list(actions.shape)} given, expected "
+                f"[batch, length, {self.action_size}]"
+            )
+        if state is None:
+            dtype = torch.promote_types(actions.dtype, torch.float32)
+            state = self.start(actions.shape[0], dtype=dtype, device=actions.device)
+        self._check(actions, pushed, (state.batch_size, actions.shape[1]), state)
+        dtype = state.reading.dtype
+        return self._scan(state, actions.to(dtype), None if pushed is None else pushed.to(dtype))
+
+    def run_lstm(
+        self,
+        inputs: Tensor,
+        weights: LSTMWeights,
+        memory: tuple[Tensor, Tensor],
+        state: StateT,
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], StateT]:
+        """A whole sequence with an LSTM of H units as the controller, which uses `drive`.
+
+        The same as the steps of section 3.2 one by one; but many times faster, where the stack can
+        do it all in one operation.
+
+        Args:
+            inputs: [B, n, 4H], what the input contributes to the gates, biases included.
+            weights: what the reading and the hidden state contribute, and the control layer.
+            memory: h_0 and c_0, [B, H] each.
+            state: the stacks to go on from.
+
+        Returns:
+            h_1..h_n, [B, n, H]; r_1..r_n, [B, n, reading_size]; (h_n, c_n); and the last state.
+        """
+        batch, units = state.batch_size, memory[0].shape[-1]
+        if not memory[0].shape == memory[1].shape == (batch, units):
+            raise NdstackError(
+                f"memory of shapes {list(memory[0].shape)} and {list(memory[1].shape)} given, "
+                f"expected [{batch}, units] twice"
+            )
+        expected = [
+            (4 * units, self.reading_size),
+            (4 * units, units),
+            (self.control_size, units),
+            (self.control_size,),
+        ]
+        for name, tensor, shape in zip(LSTMWeights._fields, weights, expected, strict=True):
+            if tensor.shape != shape:
+                raise NdstackError(
+                    f"{name} weights of shape {list(tensor.shape)} given, expected {list(shape)} "
+                    f"for {units} units: {self._wants()}"
+                )
+        if inputs.dim() != 3 or inputs.shape != (state.batch_size, inputs.shape[1], 4 * units):
+            raise NdstackError(
+                f"inputs of shape {list(inputs.shape)} given, expected "
+                f"[{state.batch_size}, length, {4 * units}], four gates of {units} units"
+            )
+        if inputs.shape[1] == 0:
+            return (
+                inputs[:, :, :units],
+                inputs.new_zeros(batch, 0, self.reading_size),
+                memory,
+                state,
+            )
+        dtype = state.reading.dtype
+        weights = LSTMWeights(*(tensor.to(dtype) for tensor in weights))
+        memory = memory[0].to(dtype), memory[1].to(dtype)
+        return self._run_lstm(inputs.to(dtype), weights, memory, state)
+
+    def forward(
+        self, actions: Tensor, pushed: Tensor | None = None, state: StateT | None = None
+    ) -> tuple[Tensor, StateT]:
+        """The same as `scan`."""
+        return self.scan(actions, pushed, state)
+
+    def _drive(self, state: StateT, hidden: Tensor, weight: Tensor, bias: Tensor) -> StateT:
+        """`drive` after the checks."""
+        controls = torch.nn.functional.linear(hidden, weight, bias)
+        if not self.push_size:
+            return self._step(state, controls, None)
+        pushed = controls[:, self.action_size :]
+        if self.push_activation != "identity":
+            pushed = getattr(torch, self.push_activation)(pushed)
+        return self._step(state, controls[:, : self.action_size], pushed)
+
+    @abstractmethod
+    def _step(self, state: StateT, actions: Tensor, pushed: Tensor | None) -> StateT:
+        """`step` after the checks."""
+
+    def _scan(self, state: StateT, actions: Tensor, pushed: Tensor | None) -> tuple[Tensor, StateT]:
+        """`scan` after the checks, step by step."""
+        readings = []
+        for t in range(actions.shape[1]):
+            state = self._step(state, actions[:, t], None if pushed is None else pushed[:, t])
+            readings.append(state.reading)
+        if not readings:
+            return state.reading.new_zeros(state.batch_size, 0, self.reading_size), state
+        return torch.stack(readings, dim=1), state
+
+    def _run_lstm(
+        self,
+        inputs: Tensor,
+        weights: LSTMWeights,
+        memory: tuple[Tensor, Tensor],
+        state: StateT,
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], StateT]:
+        """`run_lstm` after the checks, step by step."""
+        hidden, readings = [], []
+        for gates in inputs.unbind(1):
+            memory = lstm_cell(gates, state.reading, *memory, weights)
+            state = self._drive(state, memory[0], weights.control, weights.control_bias)
+            hidden.append(memory[0])
+            readings.append(state.reading)
+        return torch.stack(hidden, dim=1), torch.stack(readings, dim=1), memory, state
+
+    def _check(
+        self, actions: Tensor, pushed: Tensor | None, leading: tuple[int, ...], state: State
+    ) -> None:
+        """Raise an error in one line unless shapes and devices fit."""
+        if actions.shape != (*leading, self.action_size):
+            raise NdstackError(
+                f"actions of shape {list(actions.shape)} given, expected "
+                f"{[*leading, self.action_size]}: {self._wants()}"
+            )
+        if self.push_size and pushed is None:
+            raise NdstackError(f"no pushed vectors given: {self._wants()}")
+        if pushed is not None and (
+            not self.push_size or pushed.shape != (*leading, self.push_size)
+        ):
+            raise NdstackError(
+                f"pushed vectors of shape {list(pushed.shape)} given, expected "
+                f"{[*leading, self.push_size] if self.push_size else None}: {self._wants()}"
+            )
+        for name, tensor in (("actions", actions), ("pushed vectors", pushed)):
+            if tensor is not None and tensor.device != state.reading.device:
+                raise NdstackError(
+                    f"{name} are on {tensor.device}, but the state is on {state.reading.device}; "
+                    "use state.to(device)"
+                )
+
+    def _wants(self) -> str:
+        """What the owner must supply, for error messages."""
+        pushed = f"{self.push_size} pushed numbers" if self.push_size else "no pushed vector"
+        return f"{type(self).__name__} takes {self.action_size} action logits and {pushed} a step"

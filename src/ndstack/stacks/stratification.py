@@ -1,0 +1,109 @@
+"""The stratification stack of Grefenstette et al. (section 3.3.1)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from ndstack.errors import NdstackError
+from ndstack.kernels import stratification as kernel
+from ndstack.kernels.lstm import LSTMWeights
+from ndstack.kernels.rows import compilable
+from ndstack.stacks.base import Stack, State
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StratificationState(State):
+    """What `Stratification` carries from step to step; k is the number of steps so far."""
+
+    elements: Tensor
+    """[B, k, 1+m]: the elements, bottom first; of each, its strength, then its vector."""
+
+    @property
+    def strengths(self) -> Tensor:
+        """[B, k]: how much is left of each element."""
+        return self.elements[:, :, 0]
+
+    @property
+    def vectors(self) -> Tensor:
+        """[B, k, m]."""
+        return self.elements[:, :, 1:]
+
+
+class Stratification(Stack[StratificationState]):
+    """A stratification stack.
+
+    The two action logits of a step become the thickness to push and the thickness to pop by a
+    sigmoid, in this order. The stack is empty at first and reads zeros; popping more than there is
+    leaves it empty.
+
+    Args:
+        size: of the vectors.
+    """
+
+    action_size = 2
+    push_activation = "tanh"
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        if size < 1:
+            raise NdstackError(f"size {size} given, expected at least 1")
+        self.push_size = self.reading_size = size
+
+    def start(
+        self,
+        batch_size: int,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> StratificationState:
+        """Empty stacks, which read zeros."""
+        return StratificationState(
+            torch.zeros(batch_size, self.push_size, dtype=dtype, device=device),
+            torch.empty(batch_size, 0, 1 + self.push_size, dtype=dtype, device=device),
+        )
+
+    def _step(
+        self, state: StratificationState, actions: Tensor, pushed: Tensor | None
+    ) -> StratificationState:
+        assert pushed is not None
+        return StratificationState(*kernel.step(state.elements, actions, pushed))
+
+    def _drive(
+        self, state: StratificationState, hidden: Tensor, weight: Tensor, bias: Tensor
+    ) -> StratificationState:
+        return StratificationState(*kernel.drive(state.elements, hidden, weight, bias))
+
+    def _scan(
+        self, state: StratificationState, actions: Tensor, pushed: Tensor | None
+    ) -> tuple[Tensor, StratificationState]:
+        assert pushed is not None
+        if actions.shape[1] == 0:
+            return pushed, state
+        vectors = torch.cat([state.vectors, pushed], dim=1)
+        readings, strengths = kernel.scan(state.strengths, actions, vectors, logits=True)
+        elements = torch.cat([strengths[:, :, None], vectors], dim=2)
+        return readings, StratificationState(readings[:, -1], elements)
+
+    def _run_lstm(
+        self,
+        inputs: Tensor,
+        weights: LSTMWeights,
+        memory: tuple[Tensor, Tensor],
+        state: StratificationState,
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], StratificationState]:
+        if not compilable(inputs):
+            return super()._run_lstm(inputs, weights, memory, state)
+        from ndstack.kernels import stratification_lstm
+
+        hidden, readings, cell, elements = stratification_lstm.run(
+            inputs, weights, *memory, state.reading, state.elements
+        )
+        new_state = StratificationState(readings[:, -1], elements)
+        return hidden, readings, (hidden[:, -1], cell), new_state
+
+    def extra_repr(self) -> str:
+        """The argument, for printing."""
+        return str(self.push_size)
