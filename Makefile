@@ -34,7 +34,7 @@ format: .venv/installed    ## put the code into shape
 	$(BIN)/ruff check --fix .
 
 bench: .venv/installed     ## speed, as tables
-	$(BIN)/python -m benchmarks
+	$(BIN)/ndstack bench
 
 docs: .venv/installed      ## draw the pictures of docs/ again
 	$(BIN)/python docs/pictures.py

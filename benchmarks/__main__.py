@@ -1,6 +1,9 @@
-"""`make bench`: every benchmark, one table each."""
+"""`python -m benchmarks`: every benchmark, one table each; the same as `ndstack bench`."""
 
-from benchmarks import formal_languages
+import sys
+
+from ndstack.cli import main
 
 if __name__ == "__main__":
-    formal_languages.main()
+    sys.argv = ["ndstack", "bench"]
+    main()

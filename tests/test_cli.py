@@ -78,7 +78,17 @@ def test_help_explains_itself_with_examples():
         text = ok(*arguments)
         assert "Examples" in text
         assert "ndstack sample dyck" in text
-    for command in ("languages", "sample", "probability", "recognize", "grammar", "dataset", "demo"):
+    for command in (
+        "languages",
+        "sample",
+        "probability",
+        "recognize",
+        "automaton",
+        "grammar",
+        "dataset",
+        "bench",
+        "demo",
+    ):
         assert "Example" in ok(command, "--help")
 
 
@@ -133,7 +143,7 @@ def test_symbols_with_spaces_go_around_by_tabs(tmp_path):
 
 
 def test_output_on_terminals_without_unicode(tmp_path):
-    command = [sys.executable, "-m", "ndstack", "recognize", "unmarked-reversal", "00"]
+    command = [sys.executable, "-m", "ndstack", "automaton", "unmarked-reversal", "00"]
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     assert done.returncode == 0
@@ -154,15 +164,34 @@ def test_probability(grammar):
     assert ok("probability", "--grammar", grammar, "acb").startswith("0.000000")
 
 
-def test_recognize(tmp_path, grammar):
+def test_automaton(tmp_path, grammar):
     picture = tmp_path / "stacks.svg"
-    text = ok("recognize", "unmarked-reversal", "0110", "--draw", picture)
+    text = ok("automaton", "unmarked-reversal", "0110", "--draw", picture)
     assert "accepted by 1 run" in text
     assert picture.read_text().startswith("<svg")
-    rejected = ndstack("recognize", "--grammar", grammar, "aab", "--show-automaton")
+    rejected = ndstack("automaton", "--grammar", grammar, "aab", "--transitions")
     assert rejected.returncode == 1
     assert "rejected" in rejected.stdout
     assert "--c-->" in rejected.stdout
+
+
+def test_recognize_with_a_network(tmp_path):
+    accepted = ok("recognize", "dyck", "([])", "()")
+    assert accepted == "accept\t([])\naccept\t()\n"
+    mixed = ndstack("recognize", "dyck", "([)]", "()")
+    assert mixed.returncode == 1
+    assert mixed.stdout == "reject\t([)]\naccept\t()\n"
+    (tmp_path / "one.cfg").write_text("S -> A C\nA -> 'a' A 'b' |\nC -> 'c' C |")
+    (tmp_path / "two.cfg").write_text("S -> 'a' S | B\nB -> 'b' B 'c' |")
+    files = ("--grammar", tmp_path / "one.cfg", "--grammar", tmp_path / "two.cfg")
+    result = ndstack("recognize", *files, "aabbcc", "aabbc", "--json")
+    assert [json.loads(line)["accepted"] for line in result.stdout.splitlines()] == [True, False]
+
+
+def test_bench_knows_its_names():
+    result = ndstack("bench", "nothing")
+    assert result.returncode == 2
+    assert "expected all, languages, stacks, deterministic" in result.stderr
 
 
 def test_grammar_is_printed_in_normal_forms(grammar):
@@ -212,8 +241,9 @@ def test_demo(tmp_path):
         (("sample", "count-3", "--tree"), "count-3 is not context-free and has no trees"),
         (("probability", "dyck"), "no strings given"),
         (("recognize", "count-3", "abc"), "is not context-free"),
-        (("recognize", "dyck", "(", ")"), "expected one string to read, got 2"),
-        (("recognize", "dyck", "()", "--draw", "no/such/folder/x.svg"), "no/such/folder/x.svg: No such file"),
+        (("recognize", "dyck"), "no strings given"),
+        (("automaton", "dyck", "(", ")"), "expected one string to read, got 2"),
+        (("automaton", "dyck", "()", "--draw", "no/such/folder/x.svg"), "no/such/folder/x.svg: No such file"),
         (("grammar", "nowhere.cfg"), "cannot read the grammar file"),
         (("dataset", "dyck", "--lengths", "41", "--out", "d"), "dyck has no strings of lengths 41..41"),
         (("frobnicate",), "No such command"),

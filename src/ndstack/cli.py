@@ -20,6 +20,7 @@ from ndstack.errors import NdstackError
 if TYPE_CHECKING:
     from nltk import Tree
 
+    from ndstack.grammars import CFG
     from ndstack.languages import Language
 
 app = typer.Typer(
@@ -29,7 +30,8 @@ app = typer.Typer(
         "Examples:\n\n"
         "ndstack languages\n\n"
         "ndstack sample dyck --lengths 10:20 --count 5\n\n"
-        "ndstack recognize unmarked-reversal 0110 --draw stacks.svg\n\n"
+        "ndstack recognize dyck '([])' '([)]'\n\n"
+        "ndstack automaton unmarked-reversal 0110 --draw stacks.svg\n\n"
         "ndstack grammar my.cfg --to greibach\n\n"
         "ndstack demo\n\n"
         "`ndstack COMMAND --help` has examples for each command. Exit codes: 0 done, 1 the answer is no, "
@@ -194,35 +196,57 @@ def probability(
 
 
 @app.command(
-    epilog="Examples:\n\nndstack recognize unmarked-reversal 0110 --draw stacks.svg\n\n"
-    "ndstack recognize --grammar my.cfg 'the cat sleeps' --show-automaton"
+    epilog="Examples:\n\nndstack recognize dyck '([])' '([)]'\n\n"
+    "ndstack recognize --grammar anbnc.cfg --grammar abncn.cfg aabbcc aabbc"
 )
 def recognize(
+    words: Annotated[list[str], typer.Argument(metavar="[LANGUAGE] STRING...", help="Strings to read.")],
+    grammar: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A grammar file; several for the intersection of their languages."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compile grammars into a network (section 8.3) and let it accept or reject strings.
+
+    Nothing is trained. The exit code is 1 if any string is rejected.
+    """
+    from ndstack.nn.recognizer import recognize_lines
+
+    sources = [_language(None, file) for file in grammar] if grammar else [_language(words.pop(0), None)]
+    if not words:
+        raise NdstackError("no strings given; write them at the end: ndstack recognize dyck '()' '(]'")
+    all_accepted = True
+    for text, accepted in recognize_lines([_plain_grammar(source) for source in sources], words):
+        all_accepted = all_accepted and accepted
+        print(json.dumps({"string": text, "accepted": accepted}) if as_json
+              else f"{'accept' if accepted else 'reject'}\t{text}")  # fmt: skip
+    if not all_accepted:
+        raise typer.Exit(1)
+
+
+@app.command(
+    epilog="Examples:\n\nndstack automaton unmarked-reversal 0110 --draw stacks.svg\n\n"
+    "ndstack automaton --grammar my.cfg 'the cat sleeps' --transitions"
+)
+def automaton(
     words: Annotated[list[str], typer.Argument(metavar="[LANGUAGE] STRING", help="A string to read.")],
     grammar: GrammarFile = None,
     draw: Annotated[
         Path | None, typer.Option(metavar="FILE.svg", help="Draw the stack WFA after every symbol.")
     ] = None,
-    show_automaton: Annotated[
-        bool, typer.Option("--show-automaton", help="Print the automaton's transitions.")
-    ] = False,
+    transitions: Annotated[bool, typer.Option("--transitions", help="Print the transitions.")] = False,
 ) -> None:
-    """Compile a grammar into a restricted pushdown automaton and run it; exit code 1 if it rejects."""
+    """Compile a grammar into a restricted pushdown automaton and follow it through a string."""
     from ndstack.automata import Lang, best_run, run_svg, to_restricted
     from ndstack.automata.pda import show_stack
-    from ndstack.grammars import CFG
-    from ndstack.languages import ContextFreeLanguage
     from ndstack.semirings import COUNTING
 
-    name = None if grammar else words.pop(0)
-    source = _language(name, grammar)
-    if not isinstance(source, ContextFreeLanguage):
-        raise NdstackError(f"{source.name} is not context-free, so no pushdown automaton recognises it")
+    source = _language(None if grammar else words.pop(0), grammar)
     if len(words) != 1:
-        raise NdstackError(f"expected one string to read, got {len(words)}: ndstack recognize dyck '()'")
+        raise NdstackError(f"expected one string to read, got {len(words)}: ndstack automaton dyck '()'")
     word = _parse_word(source, words[0])
-    plain = CFG(tuple(type(r)(r.left, r.right) for r in source.grammar.rules), source.grammar.start)
-    pda = to_restricted(plain)
+    pda = to_restricted(_plain_grammar(source))
     lang = Lang(pda, COUNTING, word)
     if draw is not None:
         draw.write_text(run_svg(lang), encoding="utf-8")
@@ -231,7 +255,7 @@ def recognize(
         f"restricted PDA: {len(pda.states)} states, {len(pda.stack_alphabet)} stack symbols, "
         f"{len(pda.transitions)} transitions"
     )
-    if show_automaton:
+    if transitions:
         print("\n".join(f"  {t}" for t in pda.transitions))
     runs = lang.stringsum()
     if not runs:
@@ -294,6 +318,31 @@ def dataset(
     print(f"{out}: {train} training, {validation} validation, {len(data.test)} test strings of {source.name}")
 
 
+@app.command(epilog="Examples:\n\nndstack bench\n\nndstack bench stacks")
+def bench(
+    name: Annotated[str, typer.Argument(help="languages, stacks, deterministic or all.")] = "all",
+) -> None:
+    """Measure speed against named baselines; tables here, JSON under benchmarks/results."""
+    import runpy
+
+    modules = {
+        "languages": "benchmarks.formal_languages",
+        "stacks": "benchmarks.stacks",
+        "deterministic": "benchmarks.deterministic_stacks",
+    }
+    if name != "all" and name not in modules:
+        raise NdstackError(f"there is no benchmark {name!r}; expected all, {', '.join(modules)}")
+    root = Path(__file__).parents[2]
+    if not (root / "benchmarks").is_dir():
+        raise NdstackError(
+            "benchmarks are in the repository, not in the installed package; run it from there"
+        )
+    sys.path.insert(0, str(root))
+    for module in modules.values() if name == "all" else [modules[name]]:
+        sys.argv = [module]
+        runpy.run_module(module, run_name="__main__")
+
+
 @app.command(epilog="Example: ndstack demo --quick --out /tmp/demo")
 def demo(
     out: Annotated[Path, typer.Option(help="Where the pictures go.")] = Path("demo"),
@@ -311,6 +360,17 @@ def _language(name: str | None, grammar: Path | None) -> "Language":
     if (name is None) == (grammar is None):
         raise NdstackError("give either a LANGUAGE or --grammar FILE; `ndstack languages` lists the names")
     return get(name) if name is not None else from_grammar(grammar or Path(), name=str(grammar))
+
+
+def _plain_grammar(language: "Language") -> "CFG":
+    """The grammar of a context-free language, without weights."""
+    from ndstack.grammars import CFG, Rule
+    from ndstack.languages import ContextFreeLanguage
+
+    if not isinstance(language, ContextFreeLanguage):
+        raise NdstackError(f"{language.name} is not context-free and has no grammar to compile")
+    grammar = language.grammar
+    return CFG(tuple(Rule(rule.left, rule.right) for rule in grammar.rules), grammar.start)
 
 
 def _parse_lengths(text: str) -> tuple[int, int]:
