@@ -8,6 +8,7 @@ by step, with einsum in the log semiring. Each time is the best of several.
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import json
 import multiprocessing
@@ -177,7 +178,8 @@ def growth(lengths: list[int]) -> list[Row]:
     net = Controller(Nondeterministic(3, 3))
     rows = []
     for n in lengths:
-        seconds = best_of(lambda n=n: train_step(net, n, "fused"), 3 if n > 160 else 8)  # type: ignore[misc]
+        work = functools.partial(train_step, net, n, "fused")
+        seconds = best_of(work, 1 if n > 300 else 5, warm=n < 300)
         rows.append(
             {"row": f"rns-3-3, n = {n}, fused", "ours_s": seconds, "rate": rate(n, seconds)}
         )
@@ -201,10 +203,8 @@ def scans(lengths: list[int]) -> list[Row]:
     rows = []
     for n in lengths:
         batch = BATCH if n <= 200 else 2
-        seconds = best_of(
-            lambda n=n, batch=batch: scan_step(3, 3, n, "cpu", 5, batch),  # type: ignore[misc]
-            5 if n <= 200 else 1,
-        )
+        work = functools.partial(scan_step, 3, 3, n, "cpu", 5, batch)
+        seconds = best_of(work, 1 if n > 300 else 5, warm=n < 300)
         rows.append({"row": f"vrns-3-3-5, n = {n}, scan, batch {batch}", "ours_s": seconds})
     return rows
 

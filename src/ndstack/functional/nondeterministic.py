@@ -35,6 +35,11 @@ def nondeterministic(
     are [from state, from symbol, to state, to symbol]; state 0 is the start state and symbol 0 the
     bottom symbol, with which the stack begins.
 
+    A run that pops the last symbol of its stack ends there and counts no more; readings are
+    normalised over the runs that are left. (A superposition stack goes on with an empty stack,
+    whose reading is zeros; where no run pops the bottom, it is the case of one state, one symbol,
+    normalised weights and a zero bottom vector, section 9.2.)
+
     Where no run survives a step (all weights that it could use are zero), readings and attention
     are 0 from there on, and so are their gradients. No weights from -inf to 1e4 make a nan or lose
     a run silently: sequences for which the dtype is too narrow are computed again in float64, and
