@@ -13,6 +13,7 @@ from ndstack.automata.compact import compact, variants
 from ndstack.automata.merging import merge_types
 from ndstack.errors import AutomatonError
 from ndstack.grammars import CFG, PCFG, Rule, WeightedCFG, proper, two_greibach
+from ndstack.grammars.greibach import quadratic_greibach
 from ndstack.languages import get
 from tests.oracles import all_words, language_of_grammar, language_of_pda, weights_of_grammar
 from tests.strategies import ALPHABET, general_pdas, grammars_with_small_automata, pcfgs, restricted_wpdas
@@ -132,3 +133,27 @@ def test_all_variants_have_the_language_of_the_grammar(grammar):
     language = language_of_grammar(grammar, ALPHABET, 6)
     for pda in variants(grammar):
         assert language_of_pda(pda, ALPHABET, 6) == language
+
+
+def test_large_grammars_are_left_large_but_right():
+    lists = [
+        "'a' S 'b' T",
+        "U 'a' T",
+        "'b' U",
+        "'a'",
+        "T U S",
+        "'b' 'b'",
+        "S 'a'",
+        "U U 'b'",
+        "'b'",
+        "T 'a' S U",
+    ]
+    names = ["S", "T", "U", "W", "X"]
+    text = "\n".join(
+        f"{A} -> "
+        + " | ".join([*(lists[(3 * i + j) % 10] for j in range(4)), f"'a' {names[(i + 1) % 5]}", "'b'"])
+        for i, A in enumerate(names)
+    )
+    grammar = CFG.fromstring(text)
+    assert len(quadratic_greibach(grammar).rules) > 300
+    assert language_of_pda(compact(grammar), ALPHABET, 4) == language_of_grammar(grammar, ALPHABET, 4)

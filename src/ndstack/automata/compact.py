@@ -36,7 +36,7 @@ from ndstack.grammars.reduction import factor
 
 LOOP, END = "loop", "end"
 MANY = 3000
-"""An automaton with more transitions than this is not tried."""
+"""An automaton with more transitions than this is left as it is."""
 TRIED = 12
 """How many automata, the smallest ones, are made smaller still and compared."""
 
@@ -54,11 +54,17 @@ def variants(machine: CFG | PDA) -> list[RestrictedPDA]:
         if not grammar_rules(machine):
             return [(RestrictedWPDA if machine.weighted else RestrictedPDA)((), START, frozenset())]
         machine = to_grammar(machine)
-    trimmed = [trim_restricted(pda) for pda in _candidates(machine)]
+    forms = sorted(_forms(machine), key=_estimate)
+    trimmed = [trim_restricted(pda) for pda in _candidates(machine, forms)]
     few = sorted((pda for pda in trimmed if len(pda.transitions) <= MANY), key=_cost)[:TRIED]
-    if not few:
-        return [restrict_greibach(greibach(machine))]
-    return [merge_types(pda) for pda in few]
+    if few:
+        return [merge_types(pda) for pda in few]
+    return trimmed or [_Builder(forms[0], None, loop=False, push_same=False, push_last=False).build()]
+
+
+def _estimate(form: CFG) -> int:
+    """About how many transitions the automata of a grammar have before trimming."""
+    return len(form.rules) * len(form.nonterminals)
 
 
 def _cost(pda: RestrictedPDA) -> int:
@@ -66,9 +72,9 @@ def _cost(pda: RestrictedPDA) -> int:
     return (len(pda.states) + 1) * len(pda.stack_alphabet)
 
 
-def _candidates(grammar: CFG) -> Iterator[RestrictedPDA]:
-    for form in _forms(grammar):
-        if len(form.rules) <= MANY // 10:
+def _candidates(grammar: CFG, forms: list[CFG]) -> Iterator[RestrictedPDA]:
+    for form in forms:
+        if _estimate(form) <= 5 * MANY:
             for tail in _tails(form):
                 yield _Builder(form, tail, loop=False, push_same=False, push_last=False).build()
                 for push_same, push_last in product((True, False), repeat=2):

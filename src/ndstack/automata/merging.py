@@ -100,15 +100,11 @@ class _Moves:
             groups: dict[tuple[Thing, Thing], list[Type]] = {}
             for q, x in self.by_type:
                 groups.setdefault((f["state", q], f["symbol", x]), []).append((q, x))
-            differing = [
-                (a, b)
-                for group in groups.values()
-                for a, b in pairwise(group)
-                if self.behaviour(a, f) != self.behaviour(b, f)
-            ]
-            if not differing:
+            pairs = (pair for group in groups.values() for pair in pairwise(group))
+            differing = next((p for p in pairs if self.behaviour(p[0], f) != self.behaviour(p[1], f)), None)
+            if differing is None:
                 return f
-            forced = self._forced(*differing[0], f)
+            forced = self._forced(*differing, f)
             if forced is None:
                 return None
             for pair in forced:

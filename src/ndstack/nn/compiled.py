@@ -88,7 +88,7 @@ class Layout:
         return 2 * kinds * kinds + kinds * len(self.states)
 
     def memory(self, length: int) -> int:
-        """How many bytes it takes, roughly, to read a string: log weights with copies, and the stack's chart."""
+        """How many bytes reading a string takes, roughly: log weights with copies, and the stack's chart."""
         kinds, times = len(self.states) * len(self.tops), max(length + 2, 32)
         return 8 * (4 * self.actions * (length + 1) + kinds * kinds * times * (times + 4) // 2)
 
