@@ -59,9 +59,7 @@ class StackLSTM(torch.nn.Module):
         memory = (inputs.new_zeros(batch, HIDDEN), inputs.new_zeros(batch, HIDDEN))
         of_input, of_reading = self.cell.weight_ih.split((SYMBOLS, self.stack.reading_size), dim=1)
         gates = inputs @ of_input.t() + (self.cell.bias_ih + self.cell.bias_hh)
-        weights = LSTMWeights(
-            of_reading, self.cell.weight_hh, self.controls.weight, self.controls.bias
-        )
+        weights = LSTMWeights(of_reading, self.cell.weight_hh, self.controls.weight, self.controls.bias)
         hidden, *_ = self.stack.run_lstm(gates, weights, memory, self.stack.start(batch))
         return self.output(hidden)
 

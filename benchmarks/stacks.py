@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.loop import cubic_loop_rate
 from torch import Tensor
 
+from benchmarks.loop import cubic_loop_rate
 from ndstack.functional.nondeterministic import nondeterministic
 from ndstack.kernels import reference, threads
 from ndstack.kernels.lstm import LSTMWeights, cell
@@ -180,9 +180,7 @@ def growth(lengths: list[int]) -> list[Row]:
     for n in lengths:
         work = functools.partial(train_step, net, n, "fused")
         seconds = best_of(work, 1 if n > 300 else 5, warm=n < 300)
-        rows.append(
-            {"row": f"rns-3-3, n = {n}, fused", "ours_s": seconds, "rate": rate(n, seconds)}
-        )
+        rows.append({"row": f"rns-3-3, n = {n}, fused", "ours_s": seconds, "rate": rate(n, seconds)})
     return rows
 
 

@@ -23,6 +23,7 @@ from ndstack.errors import AutomatonError, GrammarError
 from ndstack.grammars import (
     CFG,
     PCFG,
+    Nonterminal,
     Rule,
     WeightedCFG,
     greibach,
@@ -171,9 +172,45 @@ def test_the_weight_of_the_empty_string_must_be_zero_or_one():
     [
         (Transition("q", "", ("x",), "q", ()), "is not of the form"),
         (Transition("q", "a", ("x",), "q", ("y", "x")), "is not of the form"),
-        (Transition("q", "a", ("x",), "q", ("x", "y", BOTTOM)), "bottom symbol has to stand alone"),
+        (Transition("q", "a", (BOTTOM,), "q", (BOTTOM, "x", BOTTOM)), "comes to lie among others"),
     ],
 )
 def test_lemma_3_checks_its_input(transition, message):
     with pytest.raises(AutomatonError, match=message):
         restrict(BottomMarkedPDA((transition,), "q", frozenset()))
+
+
+def test_a_bottom_symbol_within_a_string_is_refused_and_goes_by_the_grammar():
+    push = Transition("q", "a", (BOTTOM,), "q", (BOTTOM, "x", "y"))
+    pda = BottomMarkedPDA((push, Transition("q", "b", ("y",), "q", (BOTTOM,))), "q", frozenset({"q"}))
+    with pytest.raises(AutomatonError, match="comes to lie among others in x⊥"):
+        restrict(pda)
+    assert language_of_pda(to_restricted(pda), ALPHABET, 4) == language_of_pda(pda, ALPHABET, 4)
+    assert accepts(to_restricted(pda), "ab")
+
+
+def test_stack_symbols_that_look_like_packed_ones():
+    push = [
+        Transition("q", "a", (BOTTOM,), "q", (BOTTOM, "x", "y")),
+        Transition("q", "b", (BOTTOM,), "q", (BOTTOM, "[x y]")),
+    ]
+    pop = [Transition("q", "b", (s,), "q", ()) for s in ("x", "y", "[x y]")]
+    pda = BottomMarkedPDA((*push, *pop), "q", frozenset({"q"}))
+    assert language_of_pda(restrict(pda), ALPHABET, 6) == language_of_pda(pda, ALPHABET, 6)
+
+
+@pytest.mark.parametrize("name", ["q0", "loop", "end", "q1", "s", "start"])
+def test_nonterminals_may_have_the_names_of_states(name):
+    from ndstack.automata.compact import compact
+
+    grammar = CFG.fromstring(f"S -> 'a' {name} 'b' | 'b'\n{name} -> 'a' S | S 'b' {name} | 'a'")
+    language = language_of_grammar(grammar, ALPHABET, 6)
+    for pda in (to_restricted(grammar), compact(grammar)):
+        assert language_of_pda(pda, ALPHABET, 6) == language
+
+
+def test_a_nonterminal_called_like_the_bottom_symbol_is_refused():
+    S, bottom = Nonterminal("S"), Nonterminal(BOTTOM)
+    grammar = CFG((Rule(S, ("a", bottom)), Rule(bottom, ("b",))), S)
+    with pytest.raises(GrammarError, match="has the name of the bottom symbol"):
+        to_restricted(grammar)

@@ -41,8 +41,7 @@ def gradients(outputs: list[Tensor], inputs: list[Tensor], seed: int = 1) -> lis
         return [torch.zeros_like(tensor) for tensor in inputs]
     found = torch.autograd.grad(total, inputs, allow_unused=True)
     return [
-        torch.zeros_like(tensor) if grad is None else grad
-        for tensor, grad in zip(inputs, found, strict=True)
+        torch.zeros_like(tensor) if grad is None else grad for tensor, grad in zip(inputs, found, strict=True)
     ]
 
 

@@ -34,13 +34,9 @@ def automata(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-def run(
-    case: dict[str, Any], backend: str, dtype: torch.dtype
-) -> tuple[list[Tensor], list[Tensor]]:
+def run(case: dict[str, Any], backend: str, dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor]]:
     """Outputs, and the derivatives by every input."""
-    actions = random_weights(
-        *case["sizes"], scale=case["scale"], zeros=case["zeros"], seed=case["seed"]
-    )
+    actions = random_weights(*case["sizes"], scale=case["scale"], zeros=case["zeros"], seed=case["seed"])
     inputs = [action.detach().to(dtype).requires_grad_() for action in actions]
     options: dict[str, Any] = {name: case[name] for name in ("window", "bottom_fix")}
     if case["vectors"]:
@@ -49,9 +45,7 @@ def run(
         bottom = torch.randn(case["vectors"], generator=generator)
         inputs += [vectors.to(dtype).requires_grad_(), bottom.to(dtype).requires_grad_()]
         options |= {"vectors": inputs[3], "bottom": inputs[4]}
-    outputs = nondeterministic(
-        *inputs[:3], **options, backend=backend, return_attention=case["attention"]
-    )
+    outputs = nondeterministic(*inputs[:3], **options, backend=backend, return_attention=case["attention"])
     shown = list(outputs) if isinstance(outputs, tuple) else [outputs]
     return shown, gradients(shown, inputs)
 

@@ -70,9 +70,7 @@ def test_attention_is_a_distribution_over_what_was_pushed(backend: str) -> None:
     assert torch.allclose(attention.sum(-1), torch.ones(2, 7, 2, 2, dtype=torch.float64))
     for t in range(7):
         assert (attention[:, t, :, :, t + 2 :] == 0).all()
-    _, unfixed = nondeterministic(
-        *actions, backend=backend, return_attention=True, bottom_fix=False
-    )
+    _, unfixed = nondeterministic(*actions, backend=backend, return_attention=True, bottom_fix=False)
     assert (unfixed[..., 0] == 0).all()
 
 

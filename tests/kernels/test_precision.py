@@ -126,9 +126,7 @@ def test_only_the_sequences_that_need_it_are_done_again(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("scale", [300.0, 1e4])
 @FAST
 @DTYPES
-def test_extreme_weights_agree_with_the_reference(
-    scale: float, backend: str, dtype: torch.dtype
-) -> None:
+def test_extreme_weights_agree_with_the_reference(scale: float, backend: str, dtype: torch.dtype) -> None:
     for seed in range(3):
         actions = random_weights(2, 9, 2, 2, scale=scale / 3, zeros=0.3, seed=seed)
         exact = [nondeterministic(*actions, backend="reference")]

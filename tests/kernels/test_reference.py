@@ -44,9 +44,7 @@ def test_without_vectors_the_reading_is_the_probability_of_state_and_symbol() ->
 def test_the_real_semiring_gives_the_weights_themselves() -> None:
     actions = [action.detach() for action in random_weights(1, 5, 2, 2, zeros=0.3)]
     logs = reference.run(*actions).alpha
-    assert_near(
-        [reference.run(*(a.exp() for a in actions), semiring=REAL).alpha], [logs.exp()], 1e-12
-    )
+    assert_near([reference.run(*(a.exp() for a in actions), semiring=REAL).alpha], [logs.exp()], 1e-12)
 
 
 def test_viterbi_finds_the_best_run_and_its_gradient_is_that_run() -> None:

@@ -219,9 +219,7 @@ def test_chunks_with_carried_state_equal_one_sequence_exactly(
     whole, last = stack.scan(actions, pushed)
     state = stack.start(2, dtype=torch.float64)
     parts = []
-    for own_actions, own_pushed in zip(
-        actions.split(chunks, 1), pushed.split(chunks, 1), strict=True
-    ):
+    for own_actions, own_pushed in zip(actions.split(chunks, 1), pushed.split(chunks, 1), strict=True):
         readings, state = stack.scan(own_actions, own_pushed, state)
         parts.append(readings)
     chunked = torch.cat(parts, 1)
@@ -280,9 +278,7 @@ def test_a_detached_state_stops_the_derivative(stack: Stack[Any]) -> None:
     [[2, 0, 0, 1], torch.tensor([1, 1]), slice(1, None), slice(None, None, 2), [], [-1]],
     ids=str,
 )
-def test_rows_can_be_selected(
-    stack: Stack[Any], rows: Tensor | slice | list[int], path: str
-) -> None:
+def test_rows_can_be_selected(stack: Stack[Any], rows: Tensor | slice | list[int], path: str) -> None:
     (actions, pushed), (more, more_pushed) = sequence(stack, 3, 4), sequence(stack, 3, 5, seed=1)
     _, state = stack.scan(actions, pushed)
     expected, _ = stack.scan(torch.cat([actions, more], 1), torch.cat([pushed, more_pushed], 1))
@@ -375,9 +371,7 @@ def test_a_stack_is_a_module_without_parameters(stack: Stack[Any]) -> None:
     ],
     ids=str,
 )
-def test_sizes_give_the_dissertation_s_parameter_counts(
-    stack: Stack[Any] | None, parameters: int
-) -> None:
+def test_sizes_give_the_dissertation_s_parameter_counts(stack: Stack[Any] | None, parameters: int) -> None:
     """An LSTM of 20 units over 3 symbols, its output layer, and the layer that drives the stack."""
     reading = stack.reading_size if stack else 0
     layers = [torch.nn.LSTM(3 + reading, 20), torch.nn.Linear(20, 4)]
@@ -396,9 +390,7 @@ def test_sizes_give_the_dissertation_s_parameter_counts(
         ((3, 5, 3), (3, 5, 6), "actions of shape [3, 5, 3] given, expected [2, 5, 3]"),
     ],
 )
-def test_errors_of_a_scan(
-    actions: tuple[int, ...], pushed: tuple[int, ...] | None, message: str
-) -> None:
+def test_errors_of_a_scan(actions: tuple[int, ...], pushed: tuple[int, ...] | None, message: str) -> None:
     stack = Superposition(6)
     with pytest.raises(NdstackError) as caught:
         stack.scan(torch.zeros(actions), torch.zeros(pushed) if pushed else None, stack.start(2))
@@ -411,15 +403,11 @@ def test_errors_of_a_step() -> None:
     state = stack.start(2)
     with pytest.raises(NdstackError, match=r"actions of shape \[2, 3\] given, expected \[2, 2\]"):
         stack.step(state, torch.zeros(2, 3), torch.zeros(2, 6))
-    with pytest.raises(
-        NdstackError, match=r"weight of shape \[7, 3\] and bias of shape \[8\] given"
-    ):
+    with pytest.raises(NdstackError, match=r"weight of shape \[7, 3\] and bias of shape \[8\] given"):
         stack.drive(state, torch.zeros(2, 3), torch.zeros(7, 3), torch.zeros(8))
     with pytest.raises(NdstackError, match=r"pushed vectors are on meta, but the state is on cpu"):
         stack.step(state, torch.zeros(2, 2), torch.zeros(2, 6, device="meta"))
-    with pytest.raises(
-        NdstackError, match=r"the hidden state is on meta .* but the stack is on cpu"
-    ):
+    with pytest.raises(NdstackError, match=r"the hidden state is on meta .* but the stack is on cpu"):
         stack.drive(state, torch.zeros(2, 3, device="meta"), torch.zeros(8, 3), torch.zeros(8))
 
 
@@ -517,9 +505,7 @@ def test_several_stacks_read_what_each_reads() -> None:
 
 def test_importing_compiles_nothing() -> None:
     program = "import sys, ndstack.functional, ndstack.stacks; print('numba' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 

@@ -30,10 +30,7 @@ every_model = pytest.mark.parametrize("options", MODELS.values(), ids=MODELS.key
 def sequence(stack: Stack[Any], batch: int, n: int, dtype: torch.dtype) -> list[Tensor]:
     generator = torch.Generator().manual_seed(n)
     sizes = [stack.action_size] + [stack.push_size] * bool(stack.push_size)
-    return [
-        torch.randn(batch, n, size, generator=generator).to(dtype).requires_grad_()
-        for size in sizes
-    ]
+    return [torch.randn(batch, n, size, generator=generator).to(dtype).requires_grad_() for size in sizes]
 
 
 def inputs_of(stack: Nondeterministic, given: list[Tensor]) -> list[Tensor]:
@@ -50,9 +47,7 @@ def by_functional(stack: Nondeterministic, given: list[Tensor]) -> Tensor:
     q, s = stack.states, stack.symbols
     batch, n = given[0].shape[:2]
     sizes = [q * s * q * s, q * s * q * s, q * s * q]
-    push, replace, pop = (
-        part.reshape(batch, n, q, s, -1) for part in torch.split(given[0], sizes, -1)
-    )
+    push, replace, pop = (part.reshape(batch, n, q, s, -1) for part in torch.split(given[0], sizes, -1))
     if stack.normalized:
         joined = torch.cat([push, replace, pop], -1).log_softmax(-1)
         push, replace, pop = torch.split(joined, [q * s, q * s, q], -1)
@@ -91,16 +86,12 @@ def test_scan_computes_the_model(options: dict[str, Any]) -> None:
     assert torch.allclose(readings, expected, atol=1e-12)
     assert torch.equal(state.reading, readings[:, -1])
     inputs = inputs_of(stack, given)
-    for ours, theirs in zip(
-        derivatives(readings, inputs), derivatives(expected, inputs), strict=True
-    ):
+    for ours, theirs in zip(derivatives(readings, inputs), derivatives(expected, inputs), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-10)
 
 
 @every_model
-@pytest.mark.parametrize(
-    "chunks", [[1] * 41, [20, 1, 20], [1, 39, 1]], ids=["steps", "three", "ends"]
-)
+@pytest.mark.parametrize("chunks", [[1] * 41, [20, 1, 20], [1, 39, 1]], ids=["steps", "three", "ends"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])
 def test_chunks_equal_one_long_execution(
     options: dict[str, Any], chunks: list[int], dtype: torch.dtype
@@ -133,9 +124,7 @@ def test_a_state_can_be_detached_selected_and_branched_from(options: dict[str, A
     whole, _ = stack.scan(*given)
     _, state = stack.scan(*(tensor[:, :10] for tensor in given))
 
-    def step(
-        state: NondeterministicState, t: int, rows: Any = slice(None)
-    ) -> NondeterministicState:
+    def step(state: NondeterministicState, t: int, rows: Any = slice(None)) -> NondeterministicState:
         return stack.step(state, *(tensor[rows, t] for tensor in given))
 
     other = step(state, 3)
@@ -193,9 +182,7 @@ def controller(stack: Stack[Any], units: int, dtype: torch.dtype, scale: float) 
 @every_model
 @pytest.mark.parametrize("scale", [1.0, 100.0], ids=["tame", "wild"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])
-def test_the_fused_lstm_equals_the_steps(
-    options: dict[str, Any], scale: float, dtype: torch.dtype
-) -> None:
+def test_the_fused_lstm_equals_the_steps(options: dict[str, Any], scale: float, dtype: torch.dtype) -> None:
     stack = Nondeterministic(2, 2, **options)
     weights = controller(stack, 5, torch.float64, scale)
     inputs = torch.randn(2, 13, 20, dtype=torch.float64, requires_grad=True)
@@ -224,13 +211,10 @@ def test_the_fused_lstm_equals_the_steps(
     if dtype == torch.float32 and scale > 1.0:
         return
     grads = [
-        torch.autograd.grad(sum(o.double().square().sum() for o in some), leaves)
-        for some in (ours, exact)
+        torch.autograd.grad(sum(o.double().square().sum() for o in some), leaves) for some in (ours, exact)
     ]
     for one, other in zip(*grads, strict=True):
-        assert torch.allclose(
-            one, other, rtol=10 * tolerance, atol=tolerance * other.abs().max().item()
-        )
+        assert torch.allclose(one, other, rtol=10 * tolerance, atol=tolerance * other.abs().max().item())
 
 
 @every_model

@@ -37,13 +37,9 @@ def slow(push: Tensor, pop: Tensor, vectors: Tensor) -> Tensor:
     return torch.stack(rows) if rows else vectors
 
 
-def inputs(
-    batch: int, n: int, m: int, seed: int = 0, thickest: float = 1.0
-) -> tuple[Tensor, Tensor, Tensor]:
+def inputs(batch: int, n: int, m: int, seed: int = 0, thickest: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    push, pop = (
-        thickest * torch.rand(batch, n, dtype=torch.float64, generator=generator) for _ in range(2)
-    )
+    push, pop = (thickest * torch.rand(batch, n, dtype=torch.float64, generator=generator) for _ in range(2))
     vectors = torch.randn(batch, n, m, dtype=torch.float64, generator=generator)
     return push.requires_grad_(), pop.requires_grad_(), vectors.requires_grad_()
 
@@ -161,8 +157,7 @@ def test_the_compiled_and_the_plain_version_agree_on_long_sequences() -> None:
 def test_inputs_need_not_be_contiguous() -> None:
     leaves = inputs(3, 7, 4)
     strange = tuple(
-        leaf.detach().transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()
-        for leaf in leaves
+        leaf.detach().transpose(0, 1).contiguous().transpose(0, 1).requires_grad_() for leaf in leaves
     )
     ours, plain = stratification(*strange), stratification(*leaves)
     assert torch.equal(ours, plain)

@@ -90,9 +90,7 @@ def test_readings_and_gradients_follow_the_equations(
     assert readings.shape == (batch, n, m)
     torch.testing.assert_close(readings, expected, atol=1e-12, rtol=1e-12)
     if batch and n:
-        for ours, theirs in zip(
-            gradients(readings, leaves), gradients(expected, leaves), strict=True
-        ):
+        for ours, theirs in zip(gradients(readings, leaves), gradients(expected, leaves), strict=True):
             torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
 
 
@@ -129,9 +127,7 @@ def test_weights_of_0_and_1_are_an_ordinary_stack(actions: list[str], depth: int
         elif action == "pop" and stack:
             stack.pop()
         tops.append(stack[-1] if stack else 0.0)
-    weights = [
-        torch.tensor([[float(a == kind) for a in actions]]) for kind in ("push", "pop", "noop")
-    ]
+    weights = [torch.tensor([[float(a == kind) for a in actions]]) for kind in ("push", "pop", "noop")]
     vectors = torch.arange(1.0, len(actions) + 1)[None, :, None]
     readings = superposition(*weights, vectors, depth=depth)
     assert readings.flatten().tolist() == tops
@@ -274,9 +270,7 @@ def vector_automaton(log_weights: Tensor, vectors: Tensor) -> Tensor:
 
 @few
 @given(kinds=st.lists(st.booleans(), min_size=1, max_size=14), seed=st.integers(0, 10**6))
-def test_it_is_a_vector_automaton_where_no_run_pops_the_bottom(
-    kinds: list[bool], seed: int
-) -> None:
+def test_it_is_a_vector_automaton_where_no_run_pops_the_bottom(kinds: list[bool], seed: int) -> None:
     """Section 9.2: |Q| = |Gamma| = 1, normalised weights, v_0 = 0.
 
     The steps marked in `kinds` only push; the others do anything that no run could pop the bottom
@@ -294,9 +288,7 @@ def test_it_is_a_vector_automaton_where_no_run_pops_the_bottom(
     push, noop, pop = log_weights.exp().unbind(-1)
     ours, theirs = superposition(push, pop, noop, vectors), vector_automaton(log_weights, vectors)
     torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10)
-    for a, b in zip(
-        gradients(ours, (logits, vectors)), gradients(theirs, (logits, vectors)), strict=True
-    ):
+    for a, b in zip(gradients(ours, (logits, vectors)), gradients(theirs, (logits, vectors)), strict=True):
         torch.testing.assert_close(a, b, atol=1e-10, rtol=1e-10)
 
 

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ndstack.automata.conversion import START, restrict_greibach
+from ndstack.automata.conversion import START, check_no_bottom, restrict_greibach
 from ndstack.automata.merging import merge_types
 from ndstack.automata.pda import BOTTOM, PDA, RestrictedPDA, RestrictedWPDA, Transition
 from ndstack.automata.trimming import trim_restricted
@@ -54,6 +54,7 @@ def variants(machine: CFG | PDA) -> list[RestrictedPDA]:
         if not grammar_rules(machine):
             return [(RestrictedWPDA if machine.weighted else RestrictedPDA)((), START, frozenset())]
         machine = to_grammar(machine)
+    check_no_bottom(machine)
     forms = sorted(_forms(machine), key=_estimate)
     trimmed = [trim_restricted(pda) for pda in _candidates(machine, forms)]
     few = sorted((pda for pda in trimmed if len(pda.transitions) <= MANY), key=_cost)[:TRIED]

@@ -20,6 +20,7 @@ from ndstack.automata.pda import (
     Stack,
     Transition,
     WeightedBottomMarkedPDA,
+    show_stack,
 )
 from ndstack.automata.trimming import trim_restricted
 from ndstack.automata.triples import grammar_rules, to_grammar
@@ -42,6 +43,7 @@ def bottom_marked(grammar: CFG) -> BottomMarkedPDA:
         raise GrammarError(
             "the grammar is not in (2-)Greibach normal form; convert it with greibach() or two_greibach()"
         )
+    check_no_bottom(grammar)
     loop = list(_loop_transitions(grammar))
     first = [
         Transition(START, t.read, (BOTTOM,), t.target, (BOTTOM, *t.push), t.weight)
@@ -57,6 +59,14 @@ def bottom_marked(grammar: CFG) -> BottomMarkedPDA:
     build = WeightedBottomMarkedPDA if grammar.weighted else BottomMarkedPDA
     accept = {LOOP, START} if empty else {LOOP}
     return build((*first, *loop), START, frozenset(accept))
+
+
+def check_no_bottom(grammar: CFG) -> None:
+    """Nonterminals become stack symbols, and none may be taken for the bottom symbol."""
+    if any(A.name == BOTTOM for A in grammar.nonterminals):
+        raise GrammarError(
+            f"the nonterminal {BOTTOM} has the name of the bottom symbol; call it something else"
+        )
 
 
 def _loop_transitions(grammar: CFG) -> Iterator[Transition]:
@@ -101,22 +111,31 @@ def restrict(pda: BottomMarkedPDA) -> RestrictedPDA:
     and what no accepting run uses is trimmed.
     """
     for t in pda.transitions:
-        _check_almost_restricted(t, pda.bottom)
-    symbols: dict[Stack, None] = {(pda.bottom,): None}
-    open_: list[Stack] = [(pda.bottom,)]
+        _check_almost_restricted(t)
+    names: dict[Stack, str] = {(x,): x for x in pda.stack_alphabet}
+
+    def name(string: Stack) -> str:
+        if string not in names:
+            if pda.bottom in string:
+                raise AutomatonError(
+                    f"the stack symbol {pda.bottom} comes to lie among others in {show_stack(string)}, where it "
+                    "cannot be seen as the bottom symbol; convert the automaton with to_restricted()"
+                )
+            label = f"[{' '.join(string)}]"
+            while label in names.values():
+                label += "'"
+            names[string] = label
+            open_.append(string)
+        return names[string]
+
+    open_: list[Stack] = list(names)
     transitions: list[Transition] = []
     while open_:
         top = open_.pop(0)
         for t in pda.transitions:
-            if t.pop != top[-1:]:
-                continue
-            pushed = _on_string(t, top)
-            transitions.append(
-                Transition(t.state, t.read, (_name(top),), t.target, tuple(map(_name, pushed)), t.weight)
-            )
-            new = [symbol for symbol in pushed if symbol not in symbols]
-            symbols.update(dict.fromkeys(new))
-            open_ += new
+            if t.pop == top[-1:]:
+                pushed = tuple(name(string) for string in _on_string(t, top))
+                transitions.append(Transition(t.state, t.read, (name(top),), t.target, pushed, t.weight))
     build = RestrictedWPDA if pda.weighted else RestrictedPDA
     return trim_restricted(build(tuple(transitions), pda.start, pda.accept, pda.bottom))
 
@@ -137,15 +156,11 @@ def restrict_greibach(grammar: CFG) -> RestrictedPDA:
     return restrict(bottom_marked(grammar))
 
 
-def _check_almost_restricted(t: Transition, bottom: str) -> None:
+def _check_almost_restricted(t: Transition) -> None:
     if not t.read or len(t.pop) != 1 or (len(t.push) > 1 and t.push[:1] != t.pop):
         raise AutomatonError(
             f"transition {t} is not of the form x → xy₁⋯y_k, x → y or x → ε that reads a symbol; "
             "convert the automaton with to_restricted()"
-        )
-    if len(t.push) > 2 and bottom in t.push[1:]:
-        raise AutomatonError(
-            f"transition {t} pushes {bottom} among other symbols; the bottom symbol has to stand alone"
         )
 
 
@@ -156,7 +171,3 @@ def _on_string(t: Transition, top: Stack) -> tuple[Stack, ...]:
     if t.action == "replace":
         return ((*top[:-1], *t.push),)
     return (top, t.push[1:])
-
-
-def _name(string: Stack) -> str:
-    return string[0] if len(string) == 1 else f"[{' '.join(string)}]"

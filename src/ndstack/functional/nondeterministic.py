@@ -70,9 +70,7 @@ def nondeterministic(
     if backend == "auto":
         backend = "cpu" if push.device.type == "cpu" else "portable"
     if backend == "reference" and push.numel():
-        return _by_reference(
-            push, replace, pop, vectors, bottom, window, bottom_fix, return_attention
-        )
+        return _by_reference(push, replace, pop, vectors, bottom, window, bottom_fix, return_attention)
     attend = return_attention or vectors is not None
     setting = Setting(states, symbols, window, bottom_fix, backend, attend, return_attention)
     actions = torch.cat([push.flatten(2), replace.flatten(2), pop.flatten(2)], dim=-1)

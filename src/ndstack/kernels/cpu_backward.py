@@ -288,9 +288,7 @@ def uncovered(shape, past, adjoint, later, t, work):
 
 
 @kernel
-def retreat(
-    shape, past, adjoint, later, t, push, replace, pop, grad_alpha, grad_attention, grads, work
-):
+def retreat(shape, past, adjoint, later, t, push, replace, pop, grad_alpha, grad_attention, grads, work):
     """Step t of the gradient.
 
     Args:

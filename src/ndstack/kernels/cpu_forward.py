@@ -159,9 +159,7 @@ def pop_weights(shape, past, t, pop, work):
     length = (t - 1 - low) * K
     room = work.popped.shape[0] // Q
     for d in range(K):
-        work.off[d] = (
-            shape.start[t - 1] + d * shape.stride[t - 1] + (low - first_of(shape, t - 1)) * K
-        )
+        work.off[d] = shape.start[t - 1] + d * shape.stride[t - 1] + (low - first_of(shape, t - 1)) * K
     for r in range(Q):
         work.pos[r] = r * room
         work.popped[r * room : r * room + length + 32] = 0
@@ -246,9 +244,7 @@ def columns(shape, past, t, work, room):
         work.counts[tile] = K + Q * max(known, 0)
     for y in range(S):
         for d in range(K):
-            work.off[d] = (
-                shape.start[t - 1] + d * shape.stride[t - 1] + (low - first_of(shape, t - 1)) * K
-            )
+            work.off[d] = shape.start[t - 1] + d * shape.stride[t - 1] + (low - first_of(shape, t - 1)) * K
             for r in range(Q):
                 work.weights[d * Q + r] = work.wreplace[d, r * S + y]
         uncovered_weights(shape, t, y, work, room)
@@ -297,9 +293,9 @@ def advance(shape, past, t, push, replace, pop, work, limit, strict):
         shape, past, t, push, replace, pop, work, room, floor
     ):
         return True
-    return lost_mass(
-        shape, past, t, push, replace, pop, work, room, norm, limit, strict
-    ) and np.isfinite(work.wreplace.max())
+    return lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit, strict) and np.isfinite(
+        work.wreplace.max()
+    )
 
 
 @kernel

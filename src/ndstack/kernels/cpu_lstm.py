@@ -287,9 +287,7 @@ def backward(
             gcontrol = gcontrols[b, n]
             push, replace, pop = split(shape, trace.actions[b, n])
             written = split(shape, gcontrol[:A])
-            retreat(
-                shape, own, back, later, t, push, replace, pop, galpha, gattention, written, work
-            )
+            retreat(shape, own, back, later, t, push, replace, pop, galpha, gattention, written, work)
             gcontrol[:A] += gactions[b, n]
             if normalized:
                 normalize_back(shape, trace.actions[b, n], gcontrol[:A])

@@ -130,9 +130,7 @@ class _Run(torch.autograd.Function):
         choice = call.normalized, call.by_state
 
         def work(lo: int, hi: int) -> None:
-            cpu_lstm.forward(
-                shape, past, lo, hi, start, net, given, begin, *choice, arrays, ok, call.limit
-            )
+            cpu_lstm.forward(shape, past, lo, hi, start, net, given, begin, *choice, arrays, ok, call.limit)
 
         share(batch, work, cost(places, start, steps) * batch)
         call.sure.append(torch.from_numpy(ok))
@@ -183,9 +181,7 @@ class _Run(torch.autograd.Function):
             )  # fmt: skip
 
         share(batch, work, 2 * cost(places, start, steps) * batch)
-        by_weights = weight_gradients(
-            gates, controls, (first[2], trace.readings), (first[0], trace.hidden)
-        )
+        by_weights = weight_gradients(gates, controls, (first[2], trace.readings), (first[0], trace.hidden))
         hidden, cell, reading, vectors = out[2:]
         before = vectors[:, : start + 1]
         return None, gates, *by_weights, hidden, cell, reading, before, None, None

@@ -63,10 +63,7 @@ def layout(states: int, symbols: int, times: int, band: int) -> Layout:
     kinds = states * symbols
     times = 4 * ((times + 3) // 4)
     group = np.arange(times, dtype=np.int64) // 4
-    if band:
-        width = np.full(times, (band + 4) * kinds + 2 * TILE, dtype=np.int64)
-    else:
-        width = (4 * group + 4) * kinds
+    width = np.full(times, (band + 4) * kinds + 2 * TILE) if band else (4 * group + 4) * kinds
     stride = TILE * ((width + TILE - 1) // TILE)
     ends = np.cumsum(stride * kinds)
     start = ends - stride * kinds + (TILE if band else 0)

@@ -37,9 +37,7 @@ def cell(
         memory: [B, H], c_{t-1}.
         weights: of the controller.
     """
-    gates = torch.addmm(
-        torch.addmm(gates, reading, weights.reading.t()), hidden, weights.hidden.t()
-    )
+    gates = torch.addmm(torch.addmm(gates, reading, weights.reading.t()), hidden, weights.hidden.t())
     i, f, g, o = gates.chunk(4, dim=1)
     memory = f.sigmoid() * memory + i.sigmoid() * g.tanh()
     return o.sigmoid() * memory.tanh(), memory

@@ -135,9 +135,7 @@ def forward(
     return run
 
 
-def _step(
-    run: Run, t: int, push: Tensor, replace: Tensor, pop: Tensor, mass: Tensor | None
-) -> None:
+def _step(run: Run, t: int, push: Tensor, replace: Tensor, pop: Tensor, mass: Tensor | None) -> None:
     """Step t. `mass` [B, S, T Q, T] holds sum_a P_k[i, a | b], needed if columns lose mass."""
     states, symbols, kinds = run.states, run.symbols, run.kinds
     batch, dtype = push.shape[0], run.chart.dtype

@@ -31,9 +31,7 @@ def run(actions: Tensor, setting: Setting) -> tuple[Run, Tensor, Tensor, Tensor]
     """The chart, the probabilities, the attention (empty if not wanted), and what to trust."""
     states, symbols = setting.states, setting.symbols
     given = _inward(actions, setting)
-    chart = portable.forward(
-        given[0], given[1], given[2], states, setting.window, setting.bottom_fix
-    )
+    chart = portable.forward(given[0], given[1], given[2], states, setting.window, setting.bottom_fix)
     ok = portable_loss.trusted(chart, given[0], given[1], given[2], setting.strict)
     dtype = actions.dtype
     reading = symbol_first(chart.log_alpha[:, 1:].exp().to(dtype), symbols, states, 1)

@@ -197,9 +197,7 @@ class _Step(torch.autograd.Function):
             for output, grad in zip(outputs, shown, strict=True)
         ]
         leaves = [*reads, *actions]
-        found = torch.autograd.grad(
-            columns + outputs, leaves, received, allow_unused=True, retain_graph=True
-        )
+        found = torch.autograd.grad(columns + outputs, leaves, received, allow_unused=True, retain_graph=True)
         for (which, where), more in zip(ctx.places, found, strict=False):
             if more is not None:
                 sums[which][where] += more

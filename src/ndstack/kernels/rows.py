@@ -33,10 +33,7 @@ def over_rows(kernel: Callable[..., None], rows: int, cost: int, *arguments: Any
         return
     bounds = [rows * k // threads for k in range(threads + 1)]
     with ThreadPoolExecutor(threads) as pool:
-        calls = [
-            pool.submit(kernel, first, last, *arguments)
-            for first, last in itertools.pairwise(bounds)
-        ]
+        calls = [pool.submit(kernel, first, last, *arguments) for first, last in itertools.pairwise(bounds)]
         for call in calls:
             call.result()
 

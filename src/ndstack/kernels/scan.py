@@ -116,9 +116,7 @@ class _Fast(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, actions: Tensor, setting: Setting, sure: list[Tensor]
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, actions: Tensor, setting: Setting, sure: list[Tensor]) -> tuple[Tensor, Tensor]:
         backend: Any
         if setting.backend == "cpu":
             from ndstack.kernels import cpu_engine as backend
@@ -139,18 +137,14 @@ class _Fast(torch.autograd.Function):
         shown = torch.zeros_like(reading) if received[0] is None else received[0]
         weights = received[1] if ctx.setting.attend else None
         outputs = (reading, attention)
-        result = ctx.backend.gradient(
-            ctx.chart, ctx.setting, actions, outputs, (shown, weights), ctx.ok
-        )
+        result = ctx.backend.gradient(ctx.chart, ctx.setting, actions, outputs, (shown, weights), ctx.ok)
         rows = (~result.isfinite().flatten(1).all(1)).nonzero().squeeze(-1)
         if len(rows):
             result[rows] = _again(ctx.setting, rows, actions, shown, weights)
         return result, None, None
 
 
-def _again(
-    setting: Setting, rows: Tensor, actions: Tensor, shown: Tensor, weights: Tensor | None
-) -> Tensor:
+def _again(setting: Setting, rows: Tensor, actions: Tensor, shown: Tensor, weights: Tensor | None) -> Tensor:
     """The gradient of some sequences once more, in a wider format."""
     with torch.enable_grad():
         given = actions[rows].double().requires_grad_()

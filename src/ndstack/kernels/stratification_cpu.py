@@ -28,9 +28,7 @@ def drive(elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> tup
     return _Drive.apply(elements, hidden, weight, bias)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def scan(
-    strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool
-) -> tuple[Tensor, Tensor]:
+def scan(strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.stratification.scan`."""
     return _Scan.apply(strengths, actions, vectors, logits)  # type: ignore[no-any-return, no-untyped-call]
 
@@ -71,9 +69,7 @@ class _Scan(torch.autograd.Function):
 
 class _Step(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, elements: Tensor, actions: Tensor, vectors: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
         elements, actions = elements.contiguous(), with_stride(actions)
         vectors = with_stride(vectors)
         batch, k, width = elements.shape

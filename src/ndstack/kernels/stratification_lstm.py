@@ -105,7 +105,5 @@ class _Run(torch.autograd.Function):
             as_array(grad_final), as_array(grad_gates), as_array(grad_controls),
             *map(as_array, grads), as_array(grad_vectors),
         )  # fmt: skip
-        grad_weights = weight_gradients(
-            grad_gates, grad_controls, (reading, readings), (hidden, all_hidden)
-        )
+        grad_weights = weight_gradients(grad_gates, grad_controls, (reading, readings), (hidden, all_hidden))
         return grad_gates, *grad_weights, *grads, grad_vectors[:, :start]

@@ -164,9 +164,7 @@ def scan_backward(  # type: ignore[no-untyped-def]
         grad[:] = grad_final[row]
         for t in range(n - 1, -1, -1):
             i = start + t
-            _read_backward(
-                i, parent, strength, vectors[row], grad_readings[row, t], grad, grad_vectors[row]
-            )
+            _read_backward(i, parent, strength, vectors[row], grad_readings[row, t], grad, grad_vectors[row])
             grad_actions[row, t, 0] = grad[i]
             grad_actions[row, t, 1] = _pop_backward(
                 weights[row, t, 1], i - 1, parent[i], befores[row, t], parent, strength, grad

@@ -68,9 +68,7 @@ def _step_backward(  # type: ignore[no-untyped-def]
         if grad_readings[0].size > 0:
             at = b * grad_readings[1]
             grad_reading = grad_readings[0][at : at + m]
-            _read_backward(
-                k, parent, strength, new[:, 1:], grad_reading, grad_strength, grad_vectors
-            )
+            _read_backward(k, parent, strength, new[:, 1:], grad_reading, grad_strength, grad_vectors)
         grad_push = grad_strength[k]
         grad_pop = _pop_backward(pop, k - 1, parent[k], before, parent, strength, grad_strength)
         grad_actions[0][b * grad_actions[1]] = grad_push * push * (1 - push)

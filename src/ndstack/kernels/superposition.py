@@ -41,9 +41,7 @@ def update(cells: Tensor, weights: Tensor, vectors: Tensor, depth: int | None) -
     return push * above[:, :height] + noop * below[:, :height] + pop * below[:, 1 : height + 1]
 
 
-def step(
-    cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None
-) -> tuple[Tensor, Tensor]:
+def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None) -> tuple[Tensor, Tensor]:
     """One step of G stacks side by side, each with actions of its own.
 
     Args:

@@ -25,9 +25,7 @@ from ndstack.kernels.rows import (
 _NO_LIMIT = 2**62
 
 
-def step(
-    cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None
-) -> tuple[Tensor, Tensor]:
+def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.superposition.step`."""
     return _Step.apply(cells, actions, vectors, depth or _NO_LIMIT)  # type: ignore[no-any-return, no-untyped-call]
 

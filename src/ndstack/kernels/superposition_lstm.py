@@ -113,7 +113,5 @@ class _Run(torch.autograd.Function):
             as_array(grad_memory), _flat(grad_final),
             as_array(grad_gates), as_array(grad_controls), *map(as_array, grads), _flat(grad_cells),
         )  # fmt: skip
-        grad_weights = weight_gradients(
-            grad_gates, grad_controls, (reading, readings), (hidden, all_hidden)
-        )
+        grad_weights = weight_gradients(grad_gates, grad_controls, (reading, readings), (hidden, all_hidden))
         return grad_gates, *grad_weights, *grads, grad_cells, None, None

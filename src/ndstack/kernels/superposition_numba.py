@@ -103,13 +103,9 @@ def _update_backward(  # type: ignore[no-untyped-def]
     grad_weights[0], grad_weights[1], grad_weights[2] = grad_push, grad_noop, grad_pop
     for j in range(m):
         grad_vector[j] = push * grad_new[j]
-    _update_cell_backward(
-        0, old, height, vector, weights, grad_new, new_height, grad_old, grad_weights
-    )
+    _update_cell_backward(0, old, height, vector, weights, grad_new, new_height, grad_old, grad_weights)
     for i in range(full, max(new_height, height)):
-        _update_cell_backward(
-            i, old, height, vector, weights, grad_new, new_height, grad_old, grad_weights
-        )
+        _update_cell_backward(i, old, height, vector, weights, grad_new, new_height, grad_old, grad_weights)
 
 
 @_compiled

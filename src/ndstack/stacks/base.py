@@ -144,8 +144,7 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
         """
         if actions.dim() != 3:
             raise NdstackError(
-                f"actions of shape {list(actions.shape)} given, expected "
-                f"[batch, length, {self.action_size}]"
+                f"actions of shape {list(actions.shape)} given, expected [batch, length, {self.action_size}]"
             )
         if state is None:
             dtype = torch.promote_types(actions.dtype, torch.float32)
@@ -256,9 +255,7 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             readings.append(state.reading)
         return torch.stack(hidden, dim=1), torch.stack(readings, dim=1), memory, state
 
-    def _check(
-        self, actions: Tensor, pushed: Tensor | None, leading: tuple[int, ...], state: State
-    ) -> None:
+    def _check(self, actions: Tensor, pushed: Tensor | None, leading: tuple[int, ...], state: State) -> None:
         """Raise an error in one line unless shapes and devices fit."""
         if actions.shape != (*leading, self.action_size):
             raise NdstackError(
@@ -267,9 +264,7 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             )
         if self.push_size and pushed is None:
             raise NdstackError(f"no pushed vectors given: {self._wants()}")
-        if pushed is not None and (
-            not self.push_size or pushed.shape != (*leading, self.push_size)
-        ):
+        if pushed is not None and (not self.push_size or pushed.shape != (*leading, self.push_size)):
             raise NdstackError(
                 f"pushed vectors of shape {list(pushed.shape)} given, expected "
                 f"{[*leading, self.push_size] if self.push_size else None}: {self._wants()}"

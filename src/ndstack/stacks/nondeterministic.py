@@ -179,9 +179,7 @@ class Nondeterministic(Stack[NondeterministicState]):
         state: NondeterministicState,
     ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], NondeterministicState]:
         tensors = (inputs, *weights, *memory, state.reading)
-        same = (
-            all(tensor.dtype == inputs.dtype for tensor in tensors) and inputs.device.type == "cpu"
-        )
+        same = all(tensor.dtype == inputs.dtype for tensor in tensors) and inputs.device.type == "cpu"
         linked = bool(state.memory) and state.memory[6].requires_grad
         if not same or linked or (state.time and not state.memory):
             return super()._run_lstm(inputs, weights, memory, state)
@@ -196,9 +194,7 @@ class Nondeterministic(Stack[NondeterministicState]):
             history = ()
         vectors = None if self.vector_size is None else driven.vectors.to(inputs.dtype)
         if not state.complete or driven.ok.all():
-            new = NondeterministicState(
-                readings[:, -1], vectors, history, driven.memory, driven.place, time
-            )
+            new = NondeterministicState(readings[:, -1], vectors, history, driven.memory, driven.place, time)
             return hidden, readings, (hidden[:, -1], last), new
         if state.time:
             return super()._run_lstm(inputs, weights, memory, state)
@@ -328,9 +324,7 @@ class Nondeterministic(Stack[NondeterministicState]):
             attention = attention.index_copy(0, rows, kept)
         return reading, attention, memory, place
 
-    def _reading(
-        self, probability: Tensor, attention: Tensor | None, vectors: Tensor | None
-    ) -> Tensor:
+    def _reading(self, probability: Tensor, attention: Tensor | None, vectors: Tensor | None) -> Tensor:
         """The readings [B, n, R] from probabilities [B, n, K] and, with vectors, the attention."""
         if vectors is not None and attention is not None:
             probability = probability.unsqueeze(-1) * attended(attention, vectors)

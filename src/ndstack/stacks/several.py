@@ -74,9 +74,7 @@ class Several(Stack[SeveralState]):
     def _all(self) -> list[Stack[Any]]:
         return [stack for stack in self.stacks if isinstance(stack, Stack)]
 
-    def _split(
-        self, actions: Tensor, pushed: Tensor | None
-    ) -> tuple[list[Tensor], list[Tensor | None]]:
+    def _split(self, actions: Tensor, pushed: Tensor | None) -> tuple[list[Tensor], list[Tensor | None]]:
         """What each stack gets."""
         own_actions, own_pushed = [], []
         a = p = 0

@@ -47,9 +47,7 @@ class State:
         index = rows if isinstance(rows, Tensor | slice) else list(rows)
         return self._map(lambda tensor: tensor[index])
 
-    def to(
-        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> Self:
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
         """The same state on another device, or with its numbers in another floating-point type."""
         moved = self if device is None else self._map(lambda tensor: tensor.to(device))
         if dtype is None:

@@ -74,14 +74,10 @@ class Superposition(Stack[SuperpositionState]):
         """Empty stacks, which read zeros."""
         return SuperpositionState(
             torch.zeros(batch_size, self.reading_size, dtype=dtype, device=device),
-            torch.empty(
-                batch_size, len(self._sizes), 0, max(self._sizes), dtype=dtype, device=device
-            ),
+            torch.empty(batch_size, len(self._sizes), 0, max(self._sizes), dtype=dtype, device=device),
         )
 
-    def _step(
-        self, state: SuperpositionState, actions: Tensor, pushed: Tensor | None
-    ) -> SuperpositionState:
+    def _step(self, state: SuperpositionState, actions: Tensor, pushed: Tensor | None) -> SuperpositionState:
         assert pushed is not None
         if not self._even:
             pushed = self._split(pushed).flatten(1)
