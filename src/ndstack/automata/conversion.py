@@ -118,8 +118,8 @@ def restrict(pda: BottomMarkedPDA) -> RestrictedPDA:
         if string not in names:
             if pda.bottom in string:
                 raise AutomatonError(
-                    f"the stack symbol {pda.bottom} comes to lie among others in {show_stack(string)}, where it "
-                    "cannot be seen as the bottom symbol; convert the automaton with to_restricted()"
+                    f"the stack symbol {pda.bottom} comes to lie among others in {show_stack(string)} and is "
+                    "not seen as the bottom symbol there; convert the automaton with to_restricted()"
                 )
             label = f"[{' '.join(string)}]"
             while label in names.values():

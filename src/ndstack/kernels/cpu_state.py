@@ -58,7 +58,8 @@ def start(
     Args:
         band: the window D, or 0 without one.
     """
-    places = layout(states, symbols, max(steps + 1, 4 * (band + 1), 32), band)
+    room = steps + 1 if steps > 1 else 32  # one step is likely to be the first of many
+    places = layout(states, symbols, max(room, 4 * (band + 1)), band)
     chart = CpuChart.empty(batch, places, fix, dtype)
     return (*_tensors(chart), *_links(chart)), Place(places, fix, 0, Filled(0))
 

@@ -72,7 +72,7 @@ class _Run(torch.autograd.Function):
         saved = new(batch, -(-n // stride) if record else 0, stacks, end * m)
         matrices = (reading_weight.t(), hidden_weight.t(), control_weight.t())
         over_rows(
-            compiled.forward, batch, n * (inputs[0, 0].numel() * 2 * units + end * stacks * m),
+            compiled.forward, batch, n * (inputs.shape[2] * 2 * units + end * stacks * m),
             as_array(inputs), *map(as_array, matrices), as_array(control_bias),
             as_array(hidden), as_array(memory), as_array(reading), _flat(cells), depth, stride,
             as_array(gates), as_array(memories), as_array(all_hidden), as_array(readings),

@@ -89,7 +89,7 @@ class Layout:
 
     def memory(self, length: int) -> int:
         """How many bytes reading a string takes, roughly: log weights with copies, and the stack's chart."""
-        kinds, times = len(self.states) * len(self.tops), max(length + 2, 32)
+        kinds, times = len(self.states) * len(self.tops), length + 2
         return 8 * (4 * self.actions * (length + 1) + kinds * kinds * times * (times + 4) // 2)
 
     def reading(self, state: str, top: str) -> int:

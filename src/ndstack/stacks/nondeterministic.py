@@ -143,11 +143,11 @@ class Nondeterministic(Stack[NondeterministicState]):
         if not self.normalized:
             return actions
         kinds = self.states * self.symbols
-        sizes = action_sizes(self.states, self.symbols)
-        shape = (*actions.shape[:-1], kinds, -1)
-        parts = [part.reshape(shape) for part in torch.split(actions, sizes, -1)]
+        widths = [kinds, kinds, self.states]
+        split = torch.split(actions, action_sizes(self.states, self.symbols), -1)
+        parts = [p.reshape(*actions.shape[:-1], kinds, w) for p, w in zip(split, widths, strict=True)]
         weights = torch.log_softmax(torch.cat(parts, -1), -1)
-        shares = torch.split(weights, [kinds, kinds, self.states], -1)
+        shares = torch.split(weights, widths, -1)
         return torch.cat([share.flatten(-2) for share in shares], -1)
 
     def _step(
