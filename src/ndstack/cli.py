@@ -211,7 +211,7 @@ def recognize(
 
     Nothing is trained. The exit code is 1 if any string is rejected.
     """
-    from ndstack.nn.recognizer import recognize_lines
+    from ndstack.nn.recognition import recognize_lines
 
     sources = [_language(None, file) for file in grammar] if grammar else [_language(words.pop(0), None)]
     if not words:

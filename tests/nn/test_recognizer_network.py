@@ -10,7 +10,7 @@ from ndstack.automata import BOTTOM, PDA, RestrictedPDA, RestrictedWPDA, Transit
 from ndstack.errors import NdstackError
 from ndstack.grammars import CFG, PCFG
 from ndstack.nn import examples
-from ndstack.nn.recognizer import recognize_lines, recognizer, split_line
+from ndstack.nn.recognition import recognize_lines, recognizer, split_line
 
 
 def many_runs():

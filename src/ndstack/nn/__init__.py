@@ -6,6 +6,7 @@ from ndstack.nn.backbone import Backbone
 from ndstack.nn.generation import Generated, beam_search, greedy, sample
 from ndstack.nn.initialization import initialize
 from ndstack.nn.language_model import LanguageModel
+from ndstack.nn.recognition import Recognizer, recognizer
 from ndstack.nn.rnn import RNNState, StackRNN
 from ndstack.nn.state import NetworkState
 from ndstack.nn.storage import load
@@ -18,6 +19,7 @@ __all__ = [
     "LanguageModel",
     "NetworkState",
     "RNNState",
+    "Recognizer",
     "StackAttention",
     "StackRNN",
     "Transformer",
@@ -26,5 +28,6 @@ __all__ = [
     "initialize",
     "load",
     "models",
+    "recognizer",
     "sample",
 ]
