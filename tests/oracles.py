@@ -19,8 +19,13 @@ def _concatenations(size, max_length):
     """Index triples (i, j, k) with word[i] + word[j] == word[k] over an alphabet of `size`."""
     words = all_words(range(size), max_length)
     index = {w: i for i, w in enumerate(words)}
+    by_length = [[w for w in words if len(w) == n] for n in range(max_length + 1)]
     triples = [
-        (index[u], index[v], index[u + v]) for u in words for v in words if len(u) + len(v) <= max_length
+        (index[u], index[v], index[u + v])
+        for n in range(max_length + 1)
+        for m in range(max_length + 1 - n)
+        for u in by_length[n]
+        for v in by_length[m]
     ]
     return np.array(triples).T
 
