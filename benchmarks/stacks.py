@@ -16,6 +16,7 @@ import json
 import multiprocessing
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -262,7 +263,10 @@ def measure(parts: list[str], quick: bool) -> dict[str, Any]:
         "scan": lambda: scans([100] if quick else [100, 200, 500, 1000]),
         "window": lambda: [windowed(2000 if quick else 100_000)],
     }
-    rows = [row for part in parts or list(work) for row in work[part]()]
+    rows = []
+    for part in parts or list(work):
+        print(f"measuring {part}", file=sys.stderr)
+        rows += work[part]()
     rates = [gemm_rate(torch.float32), gemm_rate(torch.float64), cubic_loop_rate()]
     loads.append(os.getloadavg()[0])
     return {

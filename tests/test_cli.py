@@ -15,6 +15,8 @@ import pytest
 from ndstack.cli import main
 from ndstack.languages import NAMES, get
 
+ROOT = Path(__file__).parent.parent
+
 
 @dataclass
 class Result:
@@ -186,6 +188,16 @@ def test_recognize_with_a_network(tmp_path):
     files = ("--grammar", tmp_path / "one.cfg", "--grammar", tmp_path / "two.cfg")
     result = ndstack("recognize", *files, "aabbcc", "aabbc", "--json")
     assert [json.loads(line)["accepted"] for line in result.stdout.splitlines()] == [True, False]
+
+
+def test_bench_writes_its_figures_wherever_it_is_called_from(tmp_path):
+    written = ROOT / "benchmarks" / "results" / "languages.json"
+    written.unlink(missing_ok=True)
+    result = ndstack("bench", "languages", cwd=tmp_path)
+    assert result.returncode == 0
+    assert "measuring languages" in result.stderr
+    assert all(row["seconds"] > 0 for row in json.loads(written.read_text()))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_bench_knows_its_names():

@@ -66,7 +66,10 @@ def main() -> None:
     except (NdstackError, TyperException) as error:
         message = error.format_message() if isinstance(error, TyperException) else str(error)
         _fail(" ".join(message.split()))
-    except (BrokenPipeError, SystemExit):  # what reads our output, such as `head`, has had enough
+    except (BrokenPipeError, SystemExit) as end:
+        if isinstance(end, SystemExit) and end.code != 1:
+            raise
+        # What reads our output, such as `head`, has had enough; typer says so by exit code 1.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except MemoryError:
@@ -322,7 +325,7 @@ def dataset(
 def bench(
     name: Annotated[str, typer.Argument(help="languages, stacks, deterministic or all.")] = "all",
 ) -> None:
-    """Measure speed against named baselines; tables here, JSON under benchmarks/results."""
+    """Measure speed against named baselines; tables here, JSON under benchmarks/results. Takes minutes."""
     import runpy
 
     modules = {
@@ -337,10 +340,14 @@ def bench(
         raise NdstackError(
             "benchmarks are in the repository, not in the installed package; run it from there"
         )
+    results = root / "benchmarks" / "results"
+    results.mkdir(exist_ok=True)
     sys.path.insert(0, str(root))
-    for module in modules.values() if name == "all" else [modules[name]]:
-        sys.argv = [module]
-        runpy.run_module(module, run_name="__main__")
+    for own, module in modules.items():
+        if name in ("all", own):
+            print(f"measuring {own}; leave the machine alone", file=sys.stderr)
+            sys.argv = [module, "--json", str(results / f"{own}.json")]
+            runpy.run_module(module, run_name="__main__")
 
 
 @app.command(epilog="Example: ndstack demo --quick --out /tmp/demo")
