@@ -34,7 +34,7 @@ class Group:
         self.alone = fabric is None or fabric.world_size == 1
 
     def seed(self, seed: int) -> None:
-        """Set torch's random numbers where the model is; `torch.manual_seed` would do so everywhere, slowly."""
+        """Set torch's random numbers where the model is; `torch.manual_seed` sets them everywhere, slowly."""
         torch.default_generator.manual_seed(seed)
         if self.fabric is not None and self.fabric.device.type == "cuda":
             torch.cuda.manual_seed(seed)
