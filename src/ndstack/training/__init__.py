@@ -5,7 +5,7 @@ from ndstack.training.evaluation import Evaluation, Row, evaluate
 from ndstack.training.launch import make_data, make_model, make_test_data, train
 from ndstack.training.loop import Result, fit
 from ndstack.training.observers import Observer
-from ndstack.training.run import Run
+from ndstack.training.run import Run, change_settings
 from ndstack.training.task import FormalTask, Loss, Nats, Share, Task
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Share",
     "Task",
     "TrainingConfig",
+    "change_settings",
     "evaluate",
     "fit",
     "make_data",

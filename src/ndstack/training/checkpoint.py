@@ -14,7 +14,7 @@ from ndstack.errors import TrainingError
 from ndstack.nn import LanguageModel
 from ndstack.nn.configuration import first_problem
 from ndstack.nn.storage import pack, read
-from ndstack.training.run import BEST, STATE, Run
+from ndstack.training.run import BEST, FREE, STATE, Run
 from ndstack.training.schedule import Schedule
 from ndstack.training.task import Task
 
@@ -36,10 +36,6 @@ class Progress(BaseModel):
     """The metrics of all complete epochs."""
     fingerprint: str = ""
     """Of the configuration and the model."""
-
-
-FREE = ("max_epochs", "stop_after", "checkpoint_seconds", "snapshots")
-"""Settings of the training that may change in the middle of a run."""
 
 
 def fingerprint(run: Run, model: LanguageModel) -> str:

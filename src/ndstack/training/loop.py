@@ -47,6 +47,15 @@ class Result:
     history: list[dict[str, Any]]
     """The metrics of every epoch, as in `metrics.jsonl`."""
 
+    def summary(self) -> dict[str, Any]:
+        """Without the history."""
+        return {
+            **self.best,
+            "best_epoch": self.best_epoch,
+            "epochs": self.epochs,
+            "reason": self.reason,
+        }
+
 
 def fit(
     model: LanguageModel,

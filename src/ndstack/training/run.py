@@ -26,12 +26,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from ndstack import files
-from ndstack.errors import NdstackError, TrainingError
+from ndstack.errors import TrainingError
 from ndstack.nn import LanguageModel
 from ndstack.nn.configuration import describe, first_problem
 from ndstack.nn.storage import CONFIGURATION as MODEL
-from ndstack.nn.storage import load, pack
-from ndstack.training.config import RunConfig
+from ndstack.nn.storage import load, pack, read
+from ndstack.training.config import RunConfig, merge
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
@@ -131,6 +131,30 @@ class Run:
             raise TrainingError(f"{self.folder} has no {parameters} yet; it appears after the first epoch")
         return load(self.folder, parameters=parameters)
 
+    @property
+    def label(self) -> str:
+        """A short name for legends: the model's, or the folder's."""
+        return self.config.model or self.folder.name
+
+    def summary(self) -> dict[str, Any]:
+        """One row of a comparison: the best epoch and what it took."""
+        history, seconds = self.metrics(), self.seconds()
+        best = min(history, key=lambda line: float(line["validation_cross_entropy"]), default={})
+        path = self.folder / BEST
+        return {
+            "run": str(self.folder),
+            "language": self.config.language,
+            "model": self.label,
+            "parameters": sum(tensor.numel() for tensor in read(path)[0].values()) if path.exists() else None,
+            "learning_rate": self.config.training.learning_rate,
+            "seed": self.config.seed,
+            "epochs": len(history),
+            "best_epoch": best.get("epoch"),
+            "difference": best.get("validation_difference"),
+            "cross_entropy": best.get("validation_cross_entropy"),
+            "seconds_an_epoch": sum(seconds.values()) / len(history) if history else None,
+        }
+
     def snapshots(self) -> dict[int, str]:
         """The snapshots that there are: epoch to file; 0 is before training."""
         paths = sorted((self.folder / "snapshots").glob("epoch-*.safetensors"))
@@ -193,12 +217,27 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def check_unchanged(old: RunConfig, new: RunConfig) -> None:
-    """Raise an error that names the first setting in which two configurations differ."""
-    before, after = flatten(old.model_dump(mode="json")), flatten(new.model_dump(mode="json"))
+FREE = ("max_epochs", "stop_after", "checkpoint_seconds", "snapshots")
+"""Settings of the training that may change in the middle of a run."""
+
+
+def change_settings(folder: str | Path, values: Mapping[str, Any]) -> None:
+    """Change settings of a run before it goes on; only those that may change.
+
+    Args:
+        folder: of the run.
+        values: nested tables, such as {"training": {"max_epochs": 300}}.
+    """
+    if not values:
+        return
+    run = Run.open(folder)
+    new = RunConfig.of(merge(run.config.model_dump(mode="json"), values), "the settings")
+    before, after = flatten(run.config.model_dump(mode="json")), flatten(new.model_dump(mode="json"))
     for name in sorted(before.keys() | after.keys()):
-        if before.get(name) != after.get(name):
-            raise NdstackError(
-                f"{name} is {after.get(name)}, but the run began with {before.get(name)}; go on with the old "
-                "value, or begin a new run in another folder"
+        if before.get(name) != after.get(name) and name.removeprefix("training.") not in FREE:
+            raise TrainingError(
+                f"{name} is {after.get(name)} now, but the run began with {before.get(name)}; go on without "
+                "it, or begin a new run in another folder"
             )
+    with files.locked(run.folder):
+        run.replace(CONFIG, new.model_dump_json(indent=2) + "\n")
