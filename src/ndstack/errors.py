@@ -27,3 +27,7 @@ class DivergenceError(NdstackError):
 
 class TrainingError(NdstackError):
     """A run that cannot start, go on or be read."""
+
+
+class BusyError(NdstackError):
+    """A folder that another process writes to."""

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from ndstack.errors import NdstackError
+from ndstack.errors import BusyError
 
 LOCK = ".lock"
 
@@ -36,7 +36,7 @@ def locked(folder: Path) -> Iterator[None]:
         if not _try_lock(file.fileno()):
             file.seek(0)
             owner = file.read().strip() or "unknown"
-            raise NdstackError(f"{folder} is in use by process {owner}; wait for it, or stop it first")
+            raise BusyError(f"{folder} is in use by process {owner}; wait for it, or stop it first")
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()

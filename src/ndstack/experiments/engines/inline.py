@@ -1,0 +1,39 @@
+"""One trial after another in this process: for tests, and to see where an error comes from."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from ndstack.experiments.engines.base import Lost
+from ndstack.experiments.work import Job, Outcome, work
+
+
+class Inline:
+    """No processes at all."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Job] = []
+
+    def slots(self) -> int:
+        """One at a time."""
+        return 1
+
+    def submit(self, job: Job) -> None:
+        """Keep it until somebody asks what ended."""
+        self._waiting.append(job)
+
+    def poll(self, timeout: float) -> list[Outcome | Lost]:
+        """Do the job."""
+        outcome = work(self._waiting.pop(0))
+        if outcome.state == "interrupted":
+            raise KeyboardInterrupt
+        return [outcome]
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()

@@ -1,0 +1,139 @@
+"""Processes of this machine, one thread each, that talk in lines of JSON. No service, no ports.
+
+A process works on one job after another. When the sweep ends, however it ends, the pipe to its processes
+closes and they end, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO, Self
+
+from ndstack.errors import NdstackError
+from ndstack.experiments.engines.base import Lost
+from ndstack.experiments.work import Job, Outcome
+
+PATIENCE = 20.0
+"""Seconds that processes have to save their trials when a sweep is stopped."""
+
+
+class _Worker:
+    """A process and the job it has."""
+
+    def __init__(self, number: int, log: Path, replies: queue.Queue[tuple[_Worker, bytes]]) -> None:
+        self.number, self.job, self.log = number, None, log  # type: tuple[int, Job | None, Path]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "ndstack.experiments.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+                start_new_session=True,
+            )
+        threading.Thread(target=self._listen, args=(replies,), daemon=True).start()
+
+    def _listen(self, replies: queue.Queue[tuple[_Worker, bytes]]) -> None:
+        with _pipe(self.process.stdout) as lines:
+            for line in lines:
+                replies.put((self, line))
+        replies.put((self, b""))
+
+    def send(self, job: Job) -> None:
+        self.job = job
+        pipe = self.process.stdin
+        assert pipe is not None
+        with contextlib.suppress(BrokenPipeError):  # then it is gone, and its listener says so
+            pipe.write(job.model_dump_json().encode() + b"\n")
+            pipe.flush()
+
+
+class Local:
+    """As many processes as asked for, started when there is work.
+
+    Args:
+        workers: how many.
+        log: a file for what they say on their error output.
+    """
+
+    def __init__(self, workers: int, log: Path) -> None:
+        if workers < 1:
+            raise NdstackError(f"{workers} workers given, expected 1 or more")
+        self._count, self._log = workers, log
+        self._workers: list[_Worker] = []
+        self._replies: queue.Queue[tuple[_Worker, bytes]] = queue.Queue()
+        self._numbers = itertools.count(1)
+
+    def slots(self) -> int:
+        """One job for each process."""
+        return self._count
+
+    def submit(self, job: Job) -> None:
+        """Give it to a process that has nothing to do, or to a new one."""
+        worker = next((one for one in self._workers if one.job is None), None)
+        if worker is None:
+            worker = _Worker(next(self._numbers), self._log, self._replies)
+            self._workers.append(worker)
+        worker.send(job)
+
+    def poll(self, timeout: float) -> list[Outcome | Lost]:
+        """Outcomes, and jobs whose process died."""
+        ended: list[Outcome | Lost] = []
+        wait = timeout
+        while True:
+            try:
+                worker, line = self._replies.get(timeout=wait)
+            except queue.Empty:
+                return ended
+            wait = 0.001
+            if line:
+                ended.append(Outcome.model_validate_json(line))
+                worker.job = None
+            elif worker in self._workers:
+                self._workers.remove(worker)
+                code = worker.process.wait()
+                if worker.job is not None:
+                    ended.append(Lost(worker.job.id, f"its process ended with {_name(code)}; see {self._log}"))
+
+    def stop(self) -> None:
+        """Ask all processes to save and end; after a while, make them."""
+        for worker in self._workers:
+            if worker.job is not None:
+                worker.process.send_signal(signal.SIGINT)
+        until = time.monotonic() + PATIENCE
+        busy = [worker for worker in self._workers if worker.job is not None]
+        while busy and time.monotonic() < until:
+            self.poll(0.2)
+            busy = [worker for worker in self._workers if worker.job is not None]
+        for worker in self._workers:
+            worker.process.kill()
+            worker.process.wait()
+            if worker.process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    worker.process.stdin.close()
+        self._workers = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None
+    return stream
+
+
+def _name(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"

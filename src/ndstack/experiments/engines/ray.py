@@ -1,0 +1,119 @@
+"""A Ray cluster, or a Ray of this machine alone (the extra `ndstack[ray]`).
+
+Every trial is a task that sends its folder back as bytes, all of it at the end and what there is every few
+seconds before, so that no disk is shared. If its machine dies, the trial is lost here and the sweep hands it
+out again, with what had come back.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from ndstack.errors import NdstackError
+from ndstack.experiments.engines.base import Lost
+from ndstack.experiments.engines.parcels import pack, unpack
+from ndstack.experiments.engines.remote import work_remotely
+from ndstack.experiments.work import Job, Outcome
+
+MESSAGES = 100
+"""How many parcels are taken in one poll."""
+
+
+class Ray:
+    """Trials as Ray tasks.
+
+    Args:
+        address: of a cluster, "auto" for the one this machine belongs to, None for a Ray of our own.
+        workers: CPUs of a Ray of our own.
+        cpus: that a trial takes.
+        gpus: that a trial takes; parts of one are possible.
+        every: seconds between parcels from a trial.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        workers: int = 1,
+        cpus: float = 1.0,
+        gpus: float = 0.0,
+        every: float = 10.0,
+    ) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise NdstackError("--engine ray needs the package ray: pip install 'ndstack[ray]'") from None
+        self._ray: Any = ray
+        self._address, self._workers, self._every = address, workers, every
+        self._cpus, self._gpus = cpus, gpus
+        self._task: Any = None
+        self._jobs: dict[Any, Job] = {}
+
+    def __enter__(self) -> Self:
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+        if self._address is None:
+            options |= {"address": "local", "num_cpus": self._workers, "include_dashboard": False}
+        else:
+            options |= {"address": self._address}
+        try:
+            self._ray.init(**options)
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            where = self._address or "this machine"
+            raise NdstackError(f"no Ray at {where}: {' '.join(str(error).split())[:300]}") from None
+        needs = {"num_cpus": self._cpus, "num_gpus": self._gpus}
+        self._task = self._ray.remote(**needs, max_retries=0, num_returns="streaming")(work_remotely)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+        self._ray.shutdown()
+
+    def slots(self) -> int:
+        """As many as the cluster's processors have room for now."""
+        have = self._ray.cluster_resources()
+        room = have.get("CPU", 0.0) / self._cpus if self._cpus else float("inf")
+        if self._gpus:
+            room = min(room, have.get("GPU", 0.0) / self._gpus)
+        return max(1, int(room)) if room != float("inf") else self._workers
+
+    def submit(self, job: Job) -> None:
+        """Hand it to Ray, with what there is of it."""
+        parcel = pack(Path(job.folder))
+        self._jobs[self._task.remote(job.model_dump_json().encode(), parcel, self._every)] = job
+
+    def poll(self, timeout: float) -> list[Outcome | Lost]:
+        """Take in parcels; outcomes come with the last one of a trial."""
+        ended: list[Outcome | Lost] = []
+        if not self._jobs:
+            time.sleep(timeout)
+        for _ in range(MESSAGES):
+            if not self._jobs:
+                break
+            ready, _ = self._ray.wait(list(self._jobs), num_returns=1, timeout=timeout)
+            if not ready:
+                break
+            timeout = 0.0
+            event = self._receive(ready[0])
+            if event is not None:
+                del self._jobs[ready[0]]
+                ended.append(event)
+        return ended
+
+    def stop(self) -> None:
+        """What came back is kept; the rest of the work is given up."""
+        for stream in self._jobs:
+            self._ray.cancel(stream, force=True)
+        self._jobs = {}
+
+    def _receive(self, stream: Any) -> Outcome | Lost | None:
+        job = self._jobs[stream]
+        try:
+            parcel, outcome = self._ray.get(next(stream))
+        except StopIteration:
+            return Lost(job.id, "its task ended without an outcome")
+        except self._ray.exceptions.RayError as error:
+            return Lost(job.id, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+        unpack(Path(job.folder), parcel)
+        return Outcome.model_validate_json(outcome) if outcome else None

@@ -1,0 +1,94 @@
+"""How long: what is left of a sweep, and what an experiment would take at full scale on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.trials import Trial
+
+Pair = tuple[str, str]
+"""A model's name and a language."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    """What trials of one model on one language took."""
+
+    seconds_an_epoch: float
+    epochs: float
+    """The mean of the complete trials; of none if there are none."""
+
+
+def pair(trial: Trial) -> Pair:
+    """What decides how long a trial takes."""
+    return str(trial.config.model), trial.language
+
+
+def measure(folder: SweepFolder, trials: Iterable[Trial]) -> dict[Pair, Pace]:
+    """The pace of every model on every language that has finished an epoch."""
+    seconds: dict[Pair, list[float]] = {}
+    epochs: dict[Pair, list[int]] = {}
+    for trial in trials:
+        run = folder.run(trial)
+        history = [] if run is None else run.metrics()
+        if run is None or not history:
+            continue
+        times = run.seconds()
+        seconds.setdefault(pair(trial), []).extend(times.get(line["epoch"], 0.0) for line in history)
+        if folder.status(trial) == "done":
+            epochs.setdefault(pair(trial), []).append(len(history))
+    return {
+        key: Pace(statistics.fmean(values), statistics.fmean(epochs[key]) if key in epochs else 0.0)
+        for key, values in seconds.items()
+    }
+
+
+def expect(paces: Mapping[Pair, Pace], trial: Trial, *, all_epochs: bool = False) -> float | None:
+    """The seconds of a trial from its beginning, by those most like it; None if nothing is known."""
+    model, language = pair(trial)
+    alike = [
+        [pace for key, pace in paces.items() if key == (model, language)],
+        [pace for key, pace in paces.items() if key[0] == model],
+        list(paces.values()),
+    ]
+    for found in alike:
+        if found:
+            most = trial.config.training.max_epochs
+            return statistics.fmean(
+                pace.seconds_an_epoch * (most if all_epochs else min(most, pace.epochs or most)) for pace in found
+            )
+    return None
+
+
+def full_scale(
+    folder: SweepFolder, measured: Sequence[Trial], full: Sequence[Trial]
+) -> tuple[float, float, int] | None:
+    """Core seconds of an experiment at full scale.
+
+    Only trials with the full amount of data count as measured, and every pair of model and language that full
+    scale has needs a trial of its model.
+
+    Returns:
+        As many epochs as complete trials here took; all epochs that are allowed; and how many pairs of model
+        and language were measured.
+    """
+    plans = {(trial.language, trial.config.data) for trial in full}
+    paces = measure(folder, (trial for trial in measured if (trial.language, trial.config.data) in plans))
+    known = {model for model, _ in paces}
+    kinds = {str(trial.config.model).rstrip("0123456789-") for trial in full}
+    if not paces or not kinds <= {name.rstrip("0123456789-") for name in known}:
+        return None
+    likely = sum(expect(paces, trial) or 0.0 for trial in full)
+    most = sum(expect(paces, trial, all_epochs=True) or 0.0 for trial in full)
+    return likely, most, len(paces)
+
+
+def show_seconds(seconds: float) -> str:
+    """45 s, 12 min, 3.5 h, 2.1 days."""
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,114 @@
+"""The folder of a sweep: trials that several experiments may share, and which experiments they are for.
+
+| file | what |
+|---|---|
+| `experiments/NAME-SCALE.json` | an experiment, complete: `ndstack report` needs no other |
+| `trials/ID/` | a run folder for each trial |
+| `trials/ID/result.json` | it is complete |
+| `trials/ID/failed.json` | it failed for reasons of its own, and is not tried again |
+| `workers.log` | what the processes of the local engine had to say |
+| `report/` | what `ndstack report` makes |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from ndstack import files
+from ndstack.errors import NdstackError
+from ndstack.experiments.spec import Experiment
+from ndstack.experiments.trials import Trial
+from ndstack.experiments.work import FAILED, Measure, is_done, read_json
+from ndstack.training import Run
+from ndstack.training.config import merge
+from ndstack.training.run import STATE, is_run
+
+FORMAT = "ndstack experiment 1"
+Status = Literal["done", "failed", "begun", "waiting"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    """An experiment at a scale, as it was begun in a folder."""
+
+    experiment: Experiment
+    """At its scale."""
+    scale: str
+    full: Experiment
+    """As the file has it, all scales."""
+
+
+class SweepFolder:
+    """A folder with trials."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    @property
+    def log(self) -> Path:
+        """What processes say on their error output."""
+        return self.folder / "workers.log"
+
+    def trial(self, trial: Trial) -> Path:
+        """The run folder of a trial."""
+        return self.folder / "trials" / trial.id
+
+    def begin(self, full: Experiment, scale: str, corpus: dict[str, Any] | None) -> Experiment:
+        """Note an experiment; it comes back at its scale, on its corpus."""
+        try:
+            for part in ("experiments", "trials"):
+                (self.folder / part).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise NdstackError(f"cannot write to {self.folder}: {error.strerror or error}") from None
+        if corpus is not None:
+            full = full.model_copy(update={"settings": merge(full.settings, {"corpus": corpus})})
+        plan = {"format": FORMAT, "scale": scale, "experiment": full.model_dump(mode="json")}
+        path = self.folder / "experiments" / f"{full.name}-{scale}.json"
+        files.replace(path, (json.dumps(plan, indent=2) + "\n").encode())
+        return full.at(scale)
+
+    def planned(self) -> list[Planned]:
+        """All experiments that were begun here."""
+        paths = sorted((self.folder / "experiments").glob("*.json"))
+        if not paths:
+            raise NdstackError(
+                f"{self.folder} is not the folder of a sweep; expected what ndstack reproduce or sweep made"
+            )
+        found = []
+        for path in paths:
+            plan = read_json(path)
+            if not isinstance(plan, dict) or plan.get("format") != FORMAT:
+                raise NdstackError(f"{path} is not an experiment; expected what ndstack reproduce or sweep wrote")
+            full = Experiment.of(plan["experiment"], str(path))
+            found.append(Planned(full.at(plan["scale"]), plan["scale"], full))
+        return found
+
+    def status(self, trial: Trial, measures: tuple[Measure, ...] = ()) -> Status:
+        """How far a trial is; to be done, everything has to be measured."""
+        path = self.trial(trial)
+        if is_done(path, measures):
+            return "done"
+        if (path / FAILED).exists():
+            return "failed"
+        return "begun" if (path / STATE).exists() else "waiting"
+
+    def fail(self, trial: Trial, message: str) -> None:
+        """Note that a trial failed for reasons of its own."""
+        path = self.trial(trial)
+        path.mkdir(parents=True, exist_ok=True)
+        files.replace(path / FAILED, (json.dumps({"message": message}, indent=2) + "\n").encode())
+
+    def forgive(self, trial: Trial) -> None:
+        """Let a trial that failed be tried again."""
+        (self.trial(trial) / FAILED).unlink(missing_ok=True)
+
+    def failure(self, trial: Trial) -> str:
+        """Why it failed."""
+        return str(read_json(self.trial(trial) / FAILED)["message"])
+
+    def run(self, trial: Trial) -> Run | None:
+        """The run of a trial, if it has begun."""
+        return Run.open(self.trial(trial)) if is_run(self.trial(trial)) else None

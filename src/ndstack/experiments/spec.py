@@ -1,0 +1,205 @@
+"""An experiment as data: models, languages, a search, restarts, and what is made of the results.
+
+The format of the TOML files in `dissertation/` and of a user's own sweep:
+
+    name = "mine"
+    title = "Two models on two languages"
+    languages = ["dyck", "marked-reversal"]
+    restarts = 3
+
+    [[models]]
+    label = "Sup."
+    names = ["sup-2", "sup-20"]           # all of them are searched
+    by_language.dyck = ["sup-2"]          # except here
+
+    [search]                              # a list is a grid; low and high mean log-uniform, drawn for each run
+    "training.learning_rate" = [0.01, 0.001]
+    "training.clip" = { low = 1, high = 10 }
+
+    [settings.training]                   # of all runs, as in config.json
+    max_epochs = 50
+
+    [[outputs]]
+    label = "figure 1"
+    kind = "curves"
+    select = "best"
+
+    [scales.smoke]                        # the same with other values
+    restarts = 1
+    settings.data.train = 20
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError, model_validator
+
+from ndstack import languages
+from ndstack.errors import NdstackError
+from ndstack.nn import models as networks
+from ndstack.nn.configuration import first_problem
+from ndstack.training.config import Settings, merge, read_toml
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+Selection = Literal["best", "setting", "all"]
+"""Which runs of a model on a language stand for it: the run with the lowest validation cross-entropy
+difference; the runs of the setting whose mean is lowest; all runs."""
+Statistic = Literal["mean", "deviation", "best"]
+Kind = Literal["curves", "capacity", "times", "perplexity", "circuits", "scatter", "evolution", "pca", "heatmaps"]
+Printed = float | int | str | None
+PAPER = "paper"
+
+
+class LogUniform(Settings):
+    """A random number whose logarithm is uniform."""
+
+    low: PositiveFloat
+    high: PositiveFloat
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"low is {self.low:g} and high is {self.high:g}, expected low to be the smaller")
+        return self
+
+
+Choices = LogUniform | Annotated[list[Any], Field(min_length=1)]
+
+
+class ModelSpec(Settings):
+    """One line of a figure, or row of a table: a model, in one size or in several that are searched."""
+
+    label: str
+    names: list[str] = []
+    by_language: dict[str, list[str]] = {}
+    """For languages on which the sizes are others."""
+    settings: dict[str, Any] = {}
+
+    def on(self, language: str) -> list[str]:
+        """The names of the models that are tried on a language."""
+        return self.by_language.get(language.partition("(")[0], self.names)
+
+
+class Output(Settings):
+    """A figure or table."""
+
+    label: Name
+    """Such as figure-6.1."""
+    kind: Kind
+    title: str = ""
+    select: Selection = "best"
+    statistic: Statistic = "mean"
+    """Of what a capacity figure shows."""
+    languages: list[str] = []
+    """Those shown; all if none is named."""
+    models: list[str] = []
+    """Labels of those shown; all if none is named."""
+    columns: list[str] = []
+    printed: dict[str, list[Printed]] = {}
+    """What the dissertation prints: for each label a row of numbers."""
+    note: str = ""
+
+
+class Scale(Settings):
+    """What is different at a scale; what is not given stays as it is."""
+
+    about: str = ""
+    restarts: PositiveInt | None = None
+    search: dict[str, Choices] | None = None
+    names: dict[str, list[str]] = {}
+    """Models by label, in these sizes only."""
+    alphabet_sizes: list[PositiveInt] | None = None
+    settings: dict[str, Any] = {}
+
+
+class Experiment(Settings):
+    """Trials and what is made of them."""
+
+    name: Name
+    title: str = ""
+    section: str = ""
+    about: str = ""
+    models: Annotated[list[ModelSpec], Field(min_length=1)]
+    languages: Annotated[list[str], Field(min_length=1)]
+    text: bool = False
+    """Whether runs are on a corpus, of which `languages` is only the name."""
+    alphabet_sizes: list[PositiveInt] = []
+    """Each language is taken with each of these k."""
+    restarts: PositiveInt = 1
+    search: dict[str, Choices] = {}
+    seed: NonNegativeInt = 0
+    settings: dict[str, Any] = {}
+    outputs: list[Output] = []
+    scales: dict[str, Scale] = {}
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], source: str) -> Self:
+        """Check plain data; what is wrong is said in one line."""
+        try:
+            found = cls.model_validate(values)
+        except ValidationError as error:
+            raise NdstackError(f"{source}: {first_problem(error)}") from None
+        found._check_names(source)
+        return found
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The experiment of a TOML file."""
+        return cls.of(read_toml(path), str(path))
+
+    def at(self, scale: str) -> Experiment:
+        """The same experiment at a scale; `paper` is as written unless the file says otherwise."""
+        chosen = self.scales.get(scale)
+        if chosen is None:
+            if scale == PAPER:
+                return self
+            known = ", ".join({*self.scales, PAPER})
+            raise NdstackError(f"{self.name} has no scale {scale!r}; there are {known}")
+        labels = {model.label for model in self.models}
+        for label in chosen.names.keys() - labels:
+            raise NdstackError(f"{self.name}, scale {scale}: there is no model with the label {label!r}")
+        specs = [
+            model.model_copy(update={"names": chosen.names[model.label], "by_language": {}})
+            if model.label in chosen.names
+            else model
+            for model in self.models
+        ]
+        changes: dict[str, Any] = {"models": specs, "settings": merge(self.settings, chosen.settings)}
+        for field in ("restarts", "search", "alphabet_sizes"):
+            value = getattr(chosen, field)
+            if value is not None:
+                changes[field] = value
+        return self.model_copy(update=changes)
+
+    def scale_names(self) -> list[str]:
+        """All scales, the full one last."""
+        return [*(name for name in self.scales if name != PAPER), PAPER]
+
+    def all_languages(self) -> list[str]:
+        """With alphabet sizes, if there are any."""
+        if not self.alphabet_sizes:
+            return self.languages
+        return [f"{language}(k={k})" for language in self.languages for k in self.alphabet_sizes]
+
+    def _check_names(self, source: str) -> None:
+        """Models, languages and labels that do not exist are noticed before anything runs."""
+        labels = [model.label for model in self.models]
+        if len(set(labels)) < len(labels):
+            raise NdstackError(f"{source}: two models with the same label, expected different ones")
+        for model in self.models:
+            for name in [*model.names, *(one for names in model.by_language.values() for one in names)]:
+                networks.parse(name)
+            for language in self.languages:
+                if not model.on(language):
+                    raise NdstackError(f"{source}: {model.label} has no names for {language}")
+        if not self.text:
+            for language in self.all_languages():
+                languages.get(language)
+        for output in self.outputs:
+            for label in {*output.models} - {*labels}:
+                raise NdstackError(f"{source}: {output.label} shows {label!r}, which is not a model's label")
+            for language in {*output.languages} - {*self.languages}:
+                raise NdstackError(f"{source}: {output.label} shows {language!r}, which is not a language here")

@@ -1,0 +1,152 @@
+"""From an experiment to its trials: one configuration each, with a name that depends on nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ndstack.errors import NdstackError
+from ndstack.experiments.spec import Experiment, LogUniform, ModelSpec
+from ndstack.training import RunConfig
+from ndstack.training.config import merge
+
+RUN_SEED, DRAWS = 0, 1
+"""Streams of random numbers that belong to a trial."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One run of an experiment."""
+
+    id: str
+    """Of its configuration: the same in every experiment that has it."""
+    label: str
+    """Of the model in figures and tables."""
+    language: str
+    setting: tuple[tuple[str, Any], ...]
+    """The model's name and what was chosen from grids: what restarts have in common."""
+    restart: int
+    config: RunConfig
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.config.model} on {self.language}"
+
+    @property
+    def base_language(self) -> str:
+        """Without an alphabet size."""
+        return self.language.partition("(")[0]
+
+    @property
+    def alphabet_size(self) -> int:
+        """k of `dyck(k=40)`."""
+        return int(self.language.partition("k=")[2].removesuffix(")"))
+
+
+def expand(experiment: Experiment) -> list[Trial]:
+    """All trials; those that come first give something of everything."""
+    grids = {key: values for key, values in experiment.search.items() if not isinstance(values, LogUniform)}
+    trials = []
+    for restart in range(experiment.restarts):
+        for values in itertools.product(*grids.values()):
+            chosen = dict(zip(grids, values, strict=True))
+            for language in experiment.all_languages():
+                for model in experiment.models:
+                    for name in model.on(language):
+                        trials.append(_trial(experiment, model, name, language, chosen, restart))
+    seen: set[str] = set()
+    for trial in trials:
+        if trial.id in seen:
+            raise NdstackError(f"{experiment.name} has the trial {trial.id} twice; name every model once")
+        seen.add(trial.id)
+    return trials
+
+
+def choose(trials: Sequence[Trial], only: str) -> list[Trial]:
+    """The trials that `model=rns-2-3,language=dyck` leaves; the same key again means "or"."""
+    wanted: dict[str, list[str]] = {}
+    for part in only.split(","):
+        key, equals, value = part.partition("=")
+        if key.strip() not in ("model", "language") or not equals:
+            raise NdstackError(f"--only {only!r} given, expected such as model=rns-2-3,language=dyck")
+        wanted.setdefault(key.strip(), []).append(value.strip())
+    have = {
+        "model": {name for trial in trials for name in _model_names(trial)},
+        "language": {name for trial in trials for name in _language_names(trial)},
+    }
+    for key, values in wanted.items():
+        for value in values:
+            if value not in have[key]:
+                raise NdstackError(f"no trial has {key}={value}; there are {', '.join(sorted(have[key]))}")
+    models, tongues = wanted.get("model"), wanted.get("language")
+    return [
+        trial
+        for trial in trials
+        if (models is None or {*models} & {*_model_names(trial)})
+        and (tongues is None or {*tongues} & {*_language_names(trial)})
+    ]
+
+
+def _model_names(trial: Trial) -> tuple[str, ...]:
+    return trial.label, str(trial.config.model)
+
+
+def _language_names(trial: Trial) -> tuple[str, ...]:
+    return trial.language, trial.base_language
+
+
+def _trial(
+    experiment: Experiment,
+    model: ModelSpec,
+    name: str,
+    language: str,
+    chosen: Mapping[str, Any],
+    restart: int,
+) -> Trial:
+    identity = [experiment.seed, name, model.settings, language, dict(chosen), restart]
+    entropy = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).digest()
+    numbers = [int.from_bytes(entropy[first : first + 4]) for first in range(0, 32, 4)]
+    drawn = {
+        key: _draw(values, [*numbers, DRAWS, *key.encode()])
+        for key, values in experiment.search.items()
+        if isinstance(values, LogUniform)
+    }
+    seed = int(np.random.default_rng([*numbers, RUN_SEED]).integers(2**31))
+    base = {"language": language, "model": name, "seed": seed, "training": {"threads": 1}}
+    values = merge(merge(base, experiment.settings), model.settings)
+    for key, value in {**chosen, **drawn}.items():
+        values = merge(values, _nested(key, value))
+    config = RunConfig.of(values, f"{experiment.name}: {model.label} on {language}")
+    setting = (("model", name), *sorted(chosen.items()))
+    return Trial(_identify(config), model.label, language, setting, restart, config)
+
+
+def _draw(choices: LogUniform, entropy: list[int]) -> float:
+    """Six digits, so that the last bits of a machine's exp do not decide about names of trials."""
+    share = np.random.default_rng(entropy).random()
+    low, high = math.log(choices.low), math.log(choices.high)
+    return float(f"{math.exp(low + share * (high - low)):.6g}")
+
+
+def _nested(key: str, value: Any) -> dict[str, Any]:
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return value  # type: ignore[no-any-return]
+
+
+def _identify(config: RunConfig) -> str:
+    """A readable name and a checksum of all that is not a default; where a corpus lies does not matter."""
+    values = config.model_dump(mode="json", exclude_defaults=True)
+    values.get("corpus", {}).pop("folder", None)
+    checksum = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
+    language = re.sub(r"[^\w-]+", "", config.language.replace("(", "-"))
+    return f"{config.model}-{language}-{checksum}"

@@ -1,0 +1,142 @@
+"""What is done for one trial, in whatever process: train, or go on; measure; write down how it ended.
+
+A trial's folder is an ordinary run folder with two more files: `result.json` once it is complete, and what was
+measured with the best model, `test.json` or `text.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from ndstack import files
+from ndstack.errors import BusyError, NdstackError
+from ndstack.nn.configuration import first_problem
+from ndstack.training import Run, RunConfig, evaluate, make_test_data, train
+from ndstack.training.config import Settings
+from ndstack.training.launch import use_threads
+from ndstack.training.run import STATE
+
+RESULT, TEST, TEXT, FAILED = "result.json", "test.json", "text.json", "failed.json"
+Measure = Literal["test", "text"]
+
+
+class Job(Settings):
+    """A trial as it is handed to an engine."""
+
+    id: str
+    folder: str
+    config: RunConfig
+    measure: tuple[Measure, ...] = ()
+    suites: str | None = None
+    """A folder of syntactic-generalization suites."""
+
+
+class Outcome(Settings):
+    """How a job ended."""
+
+    id: str
+    state: Literal["done", "inside", "outside", "interrupted"]
+    """Inside: it would fail again, such as a loss that is not a number. Outside: the machine's fault."""
+    message: str = ""
+
+
+def work(job: Job) -> Outcome:
+    """Do all that is left of a job; errors become outcomes."""
+    try:
+        run_trial(job)
+    except KeyboardInterrupt:
+        return Outcome(id=job.id, state="interrupted")
+    except Exception as error:
+        state: Literal["inside", "outside"] = "outside" if is_outside(error) else "inside"
+        text = " ".join(str(error).split()) or "no message"
+        if not isinstance(error, NdstackError):
+            text = f"{type(error).__name__}: {text}"
+        return Outcome(id=job.id, state=state, message=text)
+    return Outcome(id=job.id, state="done")
+
+
+def run_trial(job: Job) -> None:
+    """Train a model, or go on with it, and measure it."""
+    folder = Path(job.folder)
+    if is_done(folder, job.measure):
+        return
+    began = (folder / STATE).exists()
+    if not began and folder.exists():
+        with files.locked(folder):  # nobody else is at it
+            _empty(folder)
+    result = _train(folder, None if began else job.config)
+    run = Run.open(folder)
+    with use_threads(run.config):
+        start = time.monotonic()
+        if "test" in job.measure:
+            _measure_test(run)
+        if "text" in job.measure:
+            from ndstack.experiments import natural
+
+            run.replace(TEXT, json.dumps(natural.measure(run, job.suites), indent=2) + "\n")
+        seconds = time.monotonic() - start
+    report = {**result, "seconds_measuring": round(seconds, 3)}
+    run.replace(RESULT, json.dumps(report, indent=2) + "\n")
+
+
+def is_done(folder: Path, measures: tuple[Measure, ...]) -> bool:
+    """Whether a trial is complete, and everything measured."""
+    return all((folder / name).exists() for name in (RESULT, *(f"{measure}.json" for measure in measures)))
+
+
+def is_outside(error: BaseException) -> bool:
+    """Whether something other than the trial itself went wrong: a disk, a lock, memory."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError | MemoryError | BusyError):
+            return True
+        if "out of memory" in str(seen) or "can't allocate memory" in str(seen):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file of a trial."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise NdstackError(f"cannot read {path}: {' '.join(str(error).split())}") from None
+
+
+def parse_job(text: str | bytes) -> Job:
+    """A job as JSON."""
+    try:
+        return Job.model_validate_json(text)
+    except ValidationError as error:
+        raise NdstackError(f"not a job: {first_problem(error)}") from None
+
+
+def _train(folder: Path, config: RunConfig | None) -> dict[str, Any]:
+    known = config or Run.open(folder).config
+    if getattr(known, "corpus", None) is not None:
+        from ndstack.experiments import natural
+
+        return natural.train(folder, config)
+    return train(folder, config).summary()
+
+
+def _measure_test(run: Run) -> None:
+    data = make_test_data(run.config)
+    found = evaluate(run.load(), data, "test", eos=run.config.training.eos)
+    run.replace(TEST, json.dumps(found.as_json(), indent=2) + "\n")
+
+
+def _empty(folder: Path) -> None:
+    """Remove what a run left that was ended before it saved anything."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry.name != files.LOCK:
+            entry.unlink()

@@ -1,0 +1,48 @@
+"""`python -m ndstack.experiments.worker`: a process of the local engine.
+
+Jobs come as lines of JSON on standard input, outcomes go as lines of JSON to standard output. When the input
+ends, the sweep is gone, and so is this process.
+"""
+
+import os
+import queue
+import signal
+import sys
+import threading
+from types import FrameType
+
+
+def main() -> None:
+    """Work until nobody sends jobs."""
+    signal.signal(signal.SIGINT, _end)
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print is not for the sweep
+    jobs: queue.Queue[bytes] = queue.Queue()
+    threading.Thread(target=_listen, args=(jobs,), daemon=True).start()
+
+    from ndstack.experiments.work import parse_job, work
+
+    while True:
+        job = parse_job(jobs.get())
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            outcome = work(job)
+        finally:
+            signal.signal(signal.SIGINT, _end)
+        replies.write(outcome.model_dump_json().encode() + b"\n")
+        replies.flush()
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """Between trials there is nothing to save."""
+    os._exit(0)
+
+
+def _listen(jobs: "queue.Queue[bytes]") -> None:
+    for line in sys.stdin.buffer:
+        jobs.put(line)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
