@@ -182,7 +182,7 @@ class _Driver:
     def _tick(self) -> None:
         """Tell the watcher; the estimate is made now and then, since it reads all trials."""
         now = time.monotonic()
-        if now - self.estimated > 10 * TICK:
+        if now - self.estimated > (TICK if self.left is None else 10 * TICK):
             self.left = self._estimate()
             self.estimated = time.monotonic()
         self.watcher.tick(list(self.running.values()), self.left)
