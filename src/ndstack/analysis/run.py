@@ -145,31 +145,35 @@ class Run:
             if move.action == "pop" and before[move.time - 1].stack[-1].pushed
         ]
 
-    def tree(self) -> Tree:
+    def tree(self, types: bool = False) -> Tree:
         """The run as a tree whose leaves are the symbols read.
 
         A node is a place on the stack. Its children are, in order of time, the symbol read when it was
         pushed, those read when it was replaced, whatever was pushed on it, and the symbol read when it was
         popped. Its label is the symbol it had, or several, as in `1→2`, if it was replaced. The root is
         the initial bottom.
+
+        Args:
+            types: put the configuration type `q, x` after each step over the symbol read at it. Then two runs
+                never have the same tree.
         """
         from nltk import Tree
 
         names = self.names
         root = Tree(names.symbols[0], [])
         open_ = [root]
-        for move in self.moves:
-            read = names.inputs[move.time - 1]
+        for move, after in zip(self.moves, self.configurations[1:], strict=True):
+            leaf: Any = names.inputs[move.time - 1]
+            if types:
+                leaf = Tree(names.type(after.state, after.stack[-1].symbol), [leaf])
             if move.action == "push":
-                assert move.pushed is not None
-                node = Tree(names.symbols[move.pushed], [read])
+                node = Tree(names.symbols[after.stack[-1].symbol], [leaf])
                 open_[-1].append(node)
                 open_.append(node)
                 continue
-            open_[-1].append(read)
+            open_[-1].append(leaf)
             if move.action == "replace":
-                assert move.pushed is not None
-                name, node = names.symbols[move.pushed], open_[-1]
+                node, name = open_[-1], names.symbols[after.stack[-1].symbol]
                 if node.label().split("→")[-1] != name:
                     node.set_label(f"{node.label()}→{name}")
             else:
