@@ -1,0 +1,60 @@
+"""What experiments need of `ndstack.text`: corpora, runs on them, perplexity, SG scores (chapters 7 and 9)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ndstack.errors import NdstackError
+from ndstack.text import launch, task
+from ndstack.text.corpus import read_corpus
+from ndstack.text.example import write_example
+from ndstack.text.generalization import SHORT
+from ndstack.text.generalization import evaluate as generalize
+from ndstack.text.preparation import prepare
+from ndstack.text.scoring import ModelScorer
+from ndstack.text.suites import find_suites, read_suite
+from ndstack.training import Run, RunConfig
+
+SENTENCES = 60
+"""Of the text that is made for a smoke run."""
+
+
+def corpus_settings(folder: Path) -> dict[str, Any]:
+    """The `corpus` table of a run on a corpus that `ndstack text prepare` made."""
+    header = read_corpus(folder).header
+    return {"folder": str(folder.resolve()), "sha256": launch.checksums(header)}
+
+
+def make_example(folder: Path) -> tuple[Path, Path]:
+    """A tiny corpus and suites that fit it, for a smoke run; made once."""
+    text, corpus = folder / "text", folder / "corpus"
+    if not corpus.exists():
+        if not text.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            write_example(text, SENTENCES)
+        prepare(text, corpus)
+    return corpus, text / "suites"
+
+
+def train(folder: Path, config: RunConfig | None) -> dict[str, Any]:
+    """Train on text, or go on."""
+    return launch.train(folder, config).summary()
+
+
+def measure(run: Run, suites: str | None) -> dict[str, Any]:
+    """Perplexity on the test part and, if there are suites, SG scores, the dissertation's average."""
+    settings, model = launch.corpus_of(run.config), run.load()
+    corpus = launch.open_corpus(settings)
+    if "test" not in corpus.header.splits:
+        raise NdstackError(f"{settings.folder} has no test part")
+    part = task.batches(model, corpus["test"], settings.rows, settings.length)
+    found: dict[str, Any] = {"test_perplexity": task.perplexity(task.total_nats(model, part))}
+    if suites is None:
+        return found
+    scores = generalize([read_suite(path) for path in find_suites([Path(suites)])], ModelScorer(model))
+    by_circuit = scores.by_circuit("dissertation")
+    return found | {
+        "sg_score": scores.score("dissertation"),
+        "circuits": {SHORT.get(name, name): value for name, value in by_circuit.items()},
+    }

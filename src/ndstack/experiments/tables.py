@@ -1,0 +1,154 @@
+"""Tables: our numbers beside the dissertation's, as Markdown and CSV."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import statistics
+from collections.abc import Sequence
+
+from ndstack.experiments.figures import shown_languages, shown_models
+from ndstack.experiments.results import Finished, perplexity, select
+from ndstack.experiments.spec import Experiment, Output
+
+Cell = str | float | int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Sheet:
+    """A table."""
+
+    columns: list[str]
+    rows: list[list[Cell]]
+
+    def markdown(self) -> str:
+        """For a page."""
+        lines = [self.columns, ["---"] * len(self.columns)]
+        lines += [[show(cell).replace("|", "\\|") for cell in row] for row in self.rows]
+        return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+    def csv(self) -> str:
+        """For a program; numbers with all digits."""
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([["" if cell is None else cell for cell in row] for row in self.rows])
+        return buffer.getvalue()
+
+
+def show(cell: Cell) -> str:
+    """A number with the digits that matter."""
+    if cell is None:
+        return ""
+    if isinstance(cell, float):
+        return f"{cell:.4f}" if abs(cell) < 1 else f"{cell:.2f}"
+    return f"{cell:,}" if isinstance(cell, int) else cell
+
+
+def make(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet | None:
+    """The table of an output, or the numbers behind a figure; None where there are none."""
+    if output.kind == "curves":
+        return _curves(output, experiment, runs)
+    if output.kind == "capacity":
+        return _capacity(output, experiment, runs)
+    if output.kind in ("times", "perplexity", "circuits"):
+        return _beside(output, experiment, runs)
+    if output.kind == "scatter":
+        chosen = [one for one in runs if one.trial.label in shown_models(output, experiment)]
+        rows: list[list[Cell]] = [
+            [one.trial.label, one.trial.restart, one.text.get("test_perplexity"), one.text.get("sg_score")]
+            for one in chosen
+        ]
+        return Sheet(["Model", "Restart", "Test perplexity", "SG score"], rows)
+    return None
+
+
+def trials_sheet(runs: Sequence[Finished]) -> Sheet:
+    """A row for each complete trial."""
+    columns = ["Trial", "Model", "Language", "Parameters", "Learning rate", "Clip", "Seed", "Epochs", "Best epoch"]
+    rows: list[list[Cell]] = []
+    for one in runs:
+        summary, training = one.summary, one.run.config.training
+        rows.append(
+            [
+                one.trial.id,
+                one.trial.label,
+                one.trial.language,
+                summary["parameters"],
+                training.learning_rate,
+                training.clip,
+                str(one.run.config.seed),
+                summary["epochs"],
+                summary["best_epoch"],
+                one.score,
+                summary["seconds_an_epoch"],
+            ]
+        )
+    return Sheet([*columns, "Validation", "Seconds an epoch"], rows)
+
+
+def _curves(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:
+    """The selected runs' validation differences: models down, languages across."""
+    tongues, rows = shown_languages(output, experiment), []
+    for label in shown_models(output, experiment):
+        row: list[Cell] = [label]
+        for language in tongues:
+            mine = [one for one in runs if one.trial.label == label and one.trial.language == language]
+            chosen = select(mine, output.select)
+            row.append(statistics.fmean(one.score for one in chosen) if chosen else None)
+        rows.append(row)
+    return Sheet(["Model", *tongues], rows)
+
+
+def _capacity(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:
+    """The shown statistic by model, language and alphabet size."""
+    rows: list[list[Cell]] = []
+    for language in shown_languages(output, experiment):
+        for label in shown_models(output, experiment):
+            row: list[Cell] = [language, label]
+            for size in experiment.alphabet_sizes:
+                scores = [
+                    one.score
+                    for one in runs
+                    if one.trial.label == label and one.trial.language == f"{language}(k={size})"
+                ]
+                row.append(_statistic(output, scores))
+            rows.append(row)
+    return Sheet(["Language", "Model", *(f"k = {size}" for size in experiment.alphabet_sizes)], rows)
+
+
+def _statistic(output: Output, scores: Sequence[float]) -> float | None:
+    if not scores:
+        return None
+    if output.statistic == "best":
+        return min(scores)
+    return statistics.fmean(scores) if output.statistic == "mean" else statistics.pstdev(scores)
+
+
+def _beside(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:
+    """Our numbers and the dissertation's, side by side."""
+    columns = [part for name in output.columns for part in (name, f"{name} (dissertation)")]
+    rows: list[list[Cell]] = []
+    for label in shown_models(output, experiment):
+        chosen = select([one for one in runs if one.trial.label == label], output.select)
+        ours = _ours(output, chosen) if chosen else [None] * len(output.columns)
+        printed = output.printed.get(label, [None] * len(output.columns))
+        rows.append([label, *(cell for pair in zip(ours, printed, strict=True) for cell in pair)])
+    return Sheet(["Model", *columns], rows)
+
+
+def _ours(output: Output, chosen: Sequence[Finished]) -> list[Cell]:
+    if output.kind == "times":
+        return [statistics.fmean(one.seconds[line["epoch"]] for one in chosen for line in one.history)]
+    best = chosen[0]
+    if output.kind == "circuits":
+        circuits = best.text.get("circuits", {})
+        return [circuits.get(name) for name in output.columns]
+    known: dict[str, Cell] = {
+        "# Params": best.summary["parameters"],
+        "Val": perplexity(best),
+        "Test": best.text.get("test_perplexity"),
+        "SG Score": best.text.get("sg_score"),
+    }
+    return [known[name.rstrip(".")] for name in output.columns]
