@@ -101,7 +101,10 @@ class Generalization:
     def by_circuit(self, averaging: Averaging = "dissertation") -> dict[str, float]:
         """The mean over the suites of each circuit, in the order of table 7.2, others after them."""
         found = dict.fromkeys(one.circuit for one in self.suites if one.circuit is not None)
-        order = [*(name for name in CIRCUITS if name in found), *(name for name in found if name not in CIRCUITS)]
+        order = [
+            *(name for name in CIRCUITS if name in found),
+            *(name for name in found if name not in CIRCUITS),
+        ]
         means = {
             circuit: _mean(
                 [

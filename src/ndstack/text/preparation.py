@@ -126,7 +126,11 @@ def _write(folder: Path, files: dict[str, Path], vocabulary: Vocabulary, progres
 
 
 def _encode(
-    source: Path, target: Path, vocabulary: Vocabulary, dtype: np.dtype[np.unsignedinteger], progress: Progress
+    source: Path,
+    target: Path,
+    vocabulary: Vocabulary,
+    dtype: np.dtype[np.unsignedinteger],
+    progress: Progress,
 ) -> Split:
     """Write the tokens of one part."""
     indices, unknown, end = vocabulary.indices, vocabulary.indices[UNKNOWN], vocabulary.indices[END]

@@ -102,7 +102,9 @@ def checked(scorer: Scorer, sentences: Sequence[Sentence]) -> list[list[float]]:
     """What a scorer gives, if it has one finite number or infinity for each word."""
     rows = [[float(value) for value in row] for row in scorer(sentences)]
     if len(rows) != len(sentences):
-        raise NdstackError(f"the scorer gave {len(rows)} rows for {len(sentences)} sentences, expected as many")
+        raise NdstackError(
+            f"the scorer gave {len(rows)} rows for {len(sentences)} sentences, expected as many"
+        )
     for row, sentence in zip(rows, sentences, strict=True):
         if len(row) != len(sentence) or any(math.isnan(value) for value in row):
             raise NdstackError(

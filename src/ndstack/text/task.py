@@ -98,9 +98,7 @@ def batches(model: LanguageModel, tokens: Tokens, rows: int = 32, length: int = 
     return Stream(tokens, model.boundary, rows, length)
 
 
-def read(
-    model: LanguageModel, batch: Batch, state: NetworkState | None
-) -> tuple[Tensor, NetworkState]:
+def read(model: LanguageModel, batch: Batch, state: NetworkState | None) -> tuple[Tensor, NetworkState]:
     """The sum of -log p over the targets of a batch, and the last state; `state` None is a fresh start."""
     device = model.output.weight.device
     if state is None:
