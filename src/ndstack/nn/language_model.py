@@ -93,7 +93,13 @@ class LanguageModel(torch.nn.Module):
         Returns:
             The logits, [B, n, V+1], or [B, n+1, V+1] from the beginning, and the last state.
         """
+        output, state = self.hidden(symbols, state)
+        return self.output(output), state
+
+    def hidden(self, symbols: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
+        """As `forward`, but what the logits are computed from, [B, n, backbone.output_size]."""
         self._check(symbols)
+        output: Tensor
         if state is not None:
             output, state = self.backbone(self._embed(symbols), state)
         elif self.bos:
@@ -104,7 +110,7 @@ class LanguageModel(torch.nn.Module):
             output, state = self.backbone(self._embed(symbols), fresh)
             output = torch.cat([self.backbone.initial_output(fresh)[:, None], output], dim=1)
         assert state is not None
-        return self.output(output), state
+        return output, state
 
     def logits(self, words: Words) -> Tensor:
         """[B, n+1, V+1] for every position, from the first symbol to EOS; n is the greatest length.

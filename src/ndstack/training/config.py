@@ -87,6 +87,18 @@ class DataConfig(Plan):
     """Of the files in the folder, filled in when a run starts."""
 
 
+class CorpusConfig(Settings):
+    """Text that `ndstack text prepare` made, in place of the strings of a formal language."""
+
+    folder: str
+    sha256: dict[str, str] | None = None
+    """Of its vocabulary and its parts, filled in when a run starts."""
+    rows: PositiveInt = 32
+    """Into so many rows the text is folded."""
+    length: PositiveInt = 35
+    """Of the chunks of truncated BPTT."""
+
+
 class RunConfig(Settings):
     """All of a run: the same language, data, model and training again from this file alone."""
 
@@ -99,6 +111,8 @@ class RunConfig(Settings):
     seed: NonNegativeInt = 0
     """Of the data, the first parameters and, unless `training.seed` says otherwise, of the training."""
     data: DataConfig = DataConfig()
+    corpus: CorpusConfig | None = None
+    """For a run on text; `language` is then no more than a name."""
     options: ModelOptions = ModelOptions()
     training: TrainingConfig = TrainingConfig()
 
