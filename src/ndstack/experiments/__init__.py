@@ -1,0 +1,28 @@
+"""The dissertation's experiments as data, sweeps over their trials, engines that run them, and reports."""
+
+from ndstack.experiments.engines import Engine, Inline, Local
+from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.registry import all_experiments, find
+from ndstack.experiments.report import Report, make_report
+from ndstack.experiments.spec import Experiment
+from ndstack.experiments.sweep import Summary, Watcher, measures_of, run_sweep
+from ndstack.experiments.trials import Trial, choose, expand
+
+__all__ = [
+    "Engine",
+    "Experiment",
+    "Inline",
+    "Local",
+    "Report",
+    "Summary",
+    "SweepFolder",
+    "Trial",
+    "Watcher",
+    "all_experiments",
+    "choose",
+    "expand",
+    "find",
+    "make_report",
+    "measures_of",
+    "run_sweep",
+]

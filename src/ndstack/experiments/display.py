@@ -124,7 +124,9 @@ def best_of(folder: SweepFolder, trial: Trial) -> dict[str, Any]:
         return {}
     best = min(history, key=lambda line: float(line["validation_cross_entropy"]))
     kept = {
-        name: best[f"validation_{name}"] for name in ("difference", "perplexity") if f"validation_{name}" in best
+        name: best[f"validation_{name}"]
+        for name in ("difference", "perplexity")
+        if f"validation_{name}" in best
     }
     return {"epochs": len(history), "best_epoch": best["epoch"], **kept}
 

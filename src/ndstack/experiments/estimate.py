@@ -58,7 +58,8 @@ def expect(paces: Mapping[Pair, Pace], trial: Trial, *, all_epochs: bool = False
         if found:
             most = trial.config.training.max_epochs
             return statistics.fmean(
-                pace.seconds_an_epoch * (most if all_epochs else min(most, pace.epochs or most)) for pace in found
+                pace.seconds_an_epoch * (most if all_epochs else min(most, pace.epochs or most))
+                for pace in found
             )
     return None
 

@@ -146,7 +146,11 @@ def _legend(figure: Figure, panels: Sequence[Axes], labels: Sequence[str]) -> No
     names = [label for label in labels if label in handles]
     if names:
         figure.legend(
-            [handles[name] for name in names], names, loc="outside upper center", ncols=min(7, len(names)), frameon=False
+            [handles[name] for name in names],
+            names,
+            loc="outside upper center",
+            ncols=min(7, len(names)),
+            frameon=False,
         )
 
 

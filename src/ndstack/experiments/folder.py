@@ -81,7 +81,9 @@ class SweepFolder:
         for path in paths:
             plan = read_json(path)
             if not isinstance(plan, dict) or plan.get("format") != FORMAT:
-                raise NdstackError(f"{path} is not an experiment; expected what ndstack reproduce or sweep wrote")
+                raise NdstackError(
+                    f"{path} is not an experiment; expected what ndstack reproduce or sweep wrote"
+                )
             full = Experiment.of(plan["experiment"], str(path))
             found.append(Planned(full.at(plan["scale"]), plan["scale"], full))
         return found

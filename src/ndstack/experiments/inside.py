@@ -53,7 +53,10 @@ def correct_shares(evolution: Evolution) -> Any:
     """[epochs, n]: the share of push before the middle of w#w^R, of replace at it, of pop after it."""
     middle = evolution.inputs.index(MARKER)
     order = [evolution.action_names.index(name) for name in ("push", "replace", "pop")]
-    right = [order[0] if t < middle else order[1] if t == middle else order[2] for t in range(len(evolution.inputs))]
+    right = [
+        order[0] if t < middle else order[1] if t == middle else order[2]
+        for t in range(len(evolution.inputs))
+    ]
     return np.stack([evolution.actions[:, t, action] for t, action in enumerate(right)], axis=1)
 
 

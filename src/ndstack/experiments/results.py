@@ -97,7 +97,10 @@ def mean_curve(runs: Sequence[Finished]) -> tuple[Floats, Floats]:
     longest = max(len(one.history) for one in runs)
     table = np.array(
         [
-            [one.history[min(epoch, len(one.history) - 1)]["validation_difference"] for epoch in range(longest)]
+            [
+                one.history[min(epoch, len(one.history) - 1)]["validation_difference"]
+                for epoch in range(longest)
+            ]
             for one in runs
         ]
     )

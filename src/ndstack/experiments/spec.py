@@ -48,7 +48,9 @@ Selection = Literal["best", "setting", "all"]
 """Which runs of a model on a language stand for it: the run with the lowest validation cross-entropy
 difference; the runs of the setting whose mean is lowest; all runs."""
 Statistic = Literal["mean", "deviation", "best"]
-Kind = Literal["curves", "capacity", "times", "perplexity", "circuits", "scatter", "evolution", "pca", "heatmaps"]
+Kind = Literal[
+    "curves", "capacity", "times", "perplexity", "circuits", "scatter", "evolution", "pca", "heatmaps"
+]
 Printed = float | int | str | None
 PAPER = "paper"
 
@@ -202,4 +204,6 @@ class Experiment(Settings):
             for label in {*output.models} - {*labels}:
                 raise NdstackError(f"{source}: {output.label} shows {label!r}, which is not a model's label")
             for language in {*output.languages} - {*self.languages}:
-                raise NdstackError(f"{source}: {output.label} shows {language!r}, which is not a language here")
+                raise NdstackError(
+                    f"{source}: {output.label} shows {language!r}, which is not a language here"
+                )

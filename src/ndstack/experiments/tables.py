@@ -66,7 +66,17 @@ def make(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sh
 
 def trials_sheet(runs: Sequence[Finished]) -> Sheet:
     """A row for each complete trial."""
-    columns = ["Trial", "Model", "Language", "Parameters", "Learning rate", "Clip", "Seed", "Epochs", "Best epoch"]
+    columns = [
+        "Trial",
+        "Model",
+        "Language",
+        "Parameters",
+        "Learning rate",
+        "Clip",
+        "Seed",
+        "Epochs",
+        "Best epoch",
+    ]
     rows: list[list[Cell]] = []
     for one in runs:
         summary, training = one.summary, one.run.config.training

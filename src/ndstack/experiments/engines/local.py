@@ -103,7 +103,9 @@ class Local:
                 self._workers.remove(worker)
                 code = worker.process.wait()
                 if worker.job is not None:
-                    ended.append(Lost(worker.job.id, f"its process ended with {_name(code)}; see {self._log}"))
+                    ended.append(
+                        Lost(worker.job.id, f"its process ended with {_name(code)}; see {self._log}")
+                    )
 
     def stop(self) -> None:
         """Ask all processes to save and end; after a while, make them."""

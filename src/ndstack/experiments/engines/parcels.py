@@ -25,7 +25,9 @@ class Sender:
 
     def pack(self) -> Parcel:
         """What changed since the last time. The state is read first: what is newer than it does no harm."""
-        names = [path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file()]
+        names = [
+            path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file()
+        ]
         names = sorted((name for name in names if _NAME.fullmatch(name)), key=lambda name: name != STATE)
         parcel: Parcel = {}
         for name in names:

@@ -1,0 +1,142 @@
+"""A report: figures as SVG and PNG, tables as Markdown and CSV, and one page with everything on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from ndstack import files, plotting
+from ndstack.errors import NdstackError
+from ndstack.experiments import estimate, figures, tables
+from ndstack.experiments.folder import Planned, SweepFolder
+from ndstack.experiments.page import Part, page
+from ndstack.experiments.results import Finished, finished
+from ndstack.experiments.spec import PAPER, Experiment, Output
+from ndstack.experiments.trials import Trial, expand
+from ndstack.training.run import ENVIRONMENT, cores
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What was made."""
+
+    index: Path
+    outputs: list[str]
+    """Labels of figures and tables."""
+    trials: int
+    complete: int
+
+
+def make_report(folder: SweepFolder, out: Path | None = None) -> Report:
+    """Draw everything that the trials in a folder allow.
+
+    Args:
+        folder: of one or more experiments.
+        out: where the report goes; `report/` in the folder if not given.
+    """
+    out = out or folder.folder / "report"
+    out.mkdir(parents=True, exist_ok=True)
+    several = len(plans := folder.planned()) > 1
+    parts: list[Part] = []
+    labels: list[str] = []
+    total = complete = 0
+    for plan in plans:
+        trials = expand(plan.experiment)
+        runs = finished(folder, trials)
+        total, complete = total + len(trials), complete + len(runs)
+        facts = _facts(folder, plan, trials, runs)
+        parts.append(Part(plan.experiment.title or plan.experiment.name, _about(plan), facts=facts, level=2))
+        prefix = f"{plan.experiment.name}-{plan.scale}-" if several else ""
+        for output in plan.experiment.outputs:
+            labels.append(prefix + output.label)
+            parts.append(_part(out, prefix + output.label, output, plan.experiment, runs))
+        sheet = tables.trials_sheet(runs)
+        _write(out / f"{prefix}trials.csv", sheet.csv())
+        parts.append(
+            Part("Trials", f"All complete trials, also in {prefix}trials.csv.", sheet=sheet, folded=True)
+        )
+        parts += _failures(folder, trials)
+    name = folder.folder.resolve().name
+    _write(out / "index.html", page(name, f"{complete} of {total} trials are complete.", parts))
+    return Report(out / "index.html", labels, total, complete)
+
+
+def _part(out: Path, name: str, output: Output, experiment: Experiment, runs: list[Finished]) -> Part:
+    """One figure or table, written to its files."""
+    figure = figures.draw(output, experiment, runs)
+    svg = ""
+    if figure is not None:
+        svg = plotting.render(figure, "svg").decode()
+        files.replace(out / f"{name}.svg", svg.encode())
+        files.replace(out / f"{name}.png", plotting.render(figure, "png"))
+    sheet = tables.make(output, experiment, runs)
+    if sheet is not None:
+        _write(out / f"{name}.md", sheet.markdown())
+        _write(out / f"{name}.csv", sheet.csv())
+    number = output.label.replace("-", " ").capitalize()
+    title = f"{number}: {output.title}" if output.title else number
+    return Part(title, output.note, svg=svg, sheet=sheet, folded=bool(svg))
+
+
+def _about(plan: Planned) -> str:
+    experiment, scale = plan.experiment, plan.full.scales.get(plan.scale)
+    section = f"Section {experiment.section}. " if experiment.section else ""
+    note = f" ({scale.about})" if scale is not None and scale.about else ""
+    return f"{section}{experiment.name} at the scale {plan.scale}{note}. {experiment.about}".strip()
+
+
+def _facts(folder: SweepFolder, plan: Planned, trials: list[Trial], runs: list[Finished]) -> dict[str, str]:
+    """Trials, seeds, versions, time spent, and the time at full scale."""
+    facts = {
+        "trials": f"{len(runs)} of {len(trials)} complete",
+        "seed of the sweep": str(plan.experiment.seed),
+    }
+    spent = sum(sum(one.seconds.values()) for one in runs)
+    facts["time spent"] = f"{estimate.show_seconds(spent)} of one core, in training"
+    full = expand(plan.full.at(PAPER))
+    guess = estimate.full_scale(folder, trials, full)
+    if guess is None:
+        facts["at full scale"] = f"{len(full):,} trials; no trial here shows how long they would take"
+    else:
+        likely, most, pairs = guess
+        each = [estimate.show_seconds(seconds / cores()) for seconds in (likely, most)]
+        facts["at full scale"] = (
+            f"{len(full):,} trials would take {each[0]} on the {cores()} cores of this machine with as many epochs as "
+            f"the trials here took, {each[1]} with all that are allowed (from {pairs} pairs of model and language)"
+        )
+    for key, values in _environments(runs).items():
+        facts[key] = ", ".join(sorted(values))
+    return facts
+
+
+def _environments(runs: list[Finished]) -> dict[str, set[str]]:
+    """The versions and machines that the runs had, each value once."""
+    found: dict[str, set[str]] = {}
+    for one in runs:
+        path = one.run.folder / ENVIRONMENT
+        if not path.exists():
+            continue
+        try:
+            values: dict[str, Any] = json.loads(path.read_bytes())
+        except ValueError:
+            raise NdstackError(f"{path} is damaged: expected JSON") from None
+        for key, value in values.items():
+            found.setdefault(key, set()).add(str(value))
+    return found
+
+
+def _failures(folder: SweepFolder, trials: list[Trial]) -> list[Part]:
+    rows: list[list[tables.Cell]] = [
+        [trial.id, folder.failure(trial)] for trial in trials if folder.status(trial) == "failed"
+    ]
+    if not rows:
+        return []
+    return [
+        Part("Trials that failed", "For reasons of their own.", sheet=tables.Sheet(["Trial", "Why"], rows))
+    ]
+
+
+def _write(path: Path, text: str) -> None:
+    files.replace(path, text.encode())
