@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
+import logging
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 Show = Literal["terminal", "json", "nothing"]
+INTERRUPTED = "interrupted"
 SMALL = 64
 """Vectors up to this size are not worth more than one of torch's own threads."""
 
@@ -176,23 +177,32 @@ def _launch(fabric: Fabric, notes: Path, *arguments: Any) -> Result:
     """Work in several processes; an error of one is raised here in its own words."""
     note = notes / "error"
     try:
-        values = fabric.launch(functools.partial(_noted_work, note=note, arguments=arguments))
+        return Result(**fabric.launch(_Job(note, arguments)))
     except ProcessException:
         if note.exists():
             text = note.read_text(encoding="utf-8")
-            raise (KeyboardInterrupt if text == "interrupted" else TrainingError(text)) from None
+            raise (KeyboardInterrupt if text == INTERRUPTED else TrainingError(text)) from None
         raise
-    return Result(**values)
 
 
-def _noted_work(fabric: Fabric, note: Path, arguments: tuple[Any, ...]) -> dict[str, Any]:
-    """The result as a dictionary: Fabric refuses to hand over frozen dataclasses."""
-    try:
-        return dataclasses.asdict(_work(fabric, *arguments))
-    except (NdstackError, KeyboardInterrupt) as error:
-        if not note.exists():
-            note.write_text(str(error) or "interrupted", encoding="utf-8")
-        raise
+class _Job:
+    """What each of several processes does; errors are left as a note."""
+
+    def __init__(self, note: Path, arguments: tuple[Any, ...]) -> None:
+        self.note, self.arguments = note, arguments
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrive in a new process."""
+        logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+        self.__dict__.update(state)
+
+    def __call__(self, fabric: Fabric) -> dict[str, Any]:
+        try:
+            return dataclasses.asdict(_work(fabric, *self.arguments))
+        except (NdstackError, KeyboardInterrupt) as error:
+            if not self.note.exists():
+                self.note.write_text(str(error) or INTERRUPTED, encoding="utf-8")
+            raise
 
 
 def _work(
