@@ -42,7 +42,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Show the result only.")]
     rich_help_panel=PANEL,
     epilog="Examples:\n\nndstack reproduce list\n\n"
     "ndstack reproduce cfls --scale smoke --out results\n\n"
-    "ndstack reproduce figure-6.1 --scale laptop --only model=lstm,model=rns-2-3,language=dyck --out results\n\n"
+    "ndstack reproduce figure-6.1 --scale laptop --only model=lstm,language=dyck --out results\n\n"
     "ndstack reproduce capacity --scale paper --engine ray --address auto --out results",
 )
 def reproduce(
@@ -63,8 +63,8 @@ def reproduce(
 ) -> None:
     """Run an experiment of the dissertation, and report.
 
-    `paper` is the dissertation's protocol, `laptop` has fewer restarts and smaller grids, `smoke` takes seconds.
-    Interrupt it at any time; the same command goes on. What is complete is not run again.
+    `paper` is the dissertation's protocol; `laptop` has fewer restarts and smaller grids; `smoke` takes
+    seconds. Interrupt it at any time: the same command goes on, and what is complete is not run again.
     """
     from ndstack import experiments
 
@@ -230,6 +230,5 @@ def _report(folder: "SweepFolder", out: Path | None, as_json: bool) -> None:
         values = {"report": str(made.index), "outputs": made.outputs}
         print(json.dumps({**values, "trials": made.trials, "complete": made.complete}))
     else:
-        print(
-            f"{made.index}: {', '.join(made.outputs) or 'no outputs'}; {made.complete} of {made.trials} trials complete"
-        )
+        labels = ", ".join(made.outputs) or "no outputs"
+        print(f"{made.index}: {labels}; {made.complete} of {made.trials} trials complete")

@@ -69,6 +69,7 @@ def draw_curves(output: Output, experiment: Experiment, runs: Sequence[Finished]
         left.set_ylabel("difference (nats)")
         left.locator_params(axis="x", integer=True)
         left.set_xlim(left=0)
+        left.set_ylim(bottom=min(0.0, left.get_ylim()[0]))
         right.set_title(f"{language}, test", fontsize=10)
         _mark_training_lengths(right, experiment)
     for axes, name in zip(grid[-1], ("epoch", "length"), strict=True):
@@ -145,13 +146,9 @@ def _legend(figure: Figure, panels: Sequence[Axes], labels: Sequence[str]) -> No
             handles.setdefault(label, handle)
     names = [label for label in labels if label in handles]
     if names:
-        figure.legend(
-            [handles[name] for name in names],
-            names,
-            loc="outside upper center",
-            ncols=min(7, len(names)),
-            frameon=False,
-        )
+        columns = max(1, int(figure.get_figwidth() / (0.6 + 0.085 * max(map(len, names)))))
+        shown = [handles[name] for name in names]
+        figure.legend(shown, names, loc="outside upper center", ncols=min(columns, len(names)), frameon=False)
 
 
 __all__ = ["DIFFERENCE", "draw", "draw_capacity", "draw_curves", "draw_scatter"]

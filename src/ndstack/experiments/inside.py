@@ -1,4 +1,4 @@
-"""Figures of what stacks do inside trained models (figures 6.2, 9.4, 9.5); traces come from `ndstack.analysis`."""
+"""What stacks do inside trained models (figures 6.2, 9.4, 9.5); traces come from `ndstack.analysis`."""
 
 from __future__ import annotations
 

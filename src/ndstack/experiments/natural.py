@@ -1,4 +1,4 @@
-"""What experiments need of `ndstack.text`: corpora, runs on them, perplexity, SG scores (chapters 7 and 9)."""
+"""What experiments need of `ndstack.text`: corpora, runs, perplexity, SG scores (chapters 7 and 9)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from ndstack.experiments.tables import Sheet, show
 
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; }
+body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 h2 { margin-top: 3rem; border-bottom: 1px solid #ddd; }
 svg { max-width: 100%; height: auto; }
 table { border-collapse: collapse; font-size: 14px; }
@@ -43,7 +44,8 @@ def page(title: str, text: str, parts: Sequence[Part]) -> str:
     title, text = html.escape(title), html.escape(text)
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width">\n<title>{title}</title>\n<style>{STYLE}</style>\n'
+        f'<meta name="viewport" content="width=device-width">\n<title>{title}</title>\n'
+        f"<style>{STYLE}</style>\n"
         f"</head>\n<body>\n<h1>{title}</h1>\n<p>{text}</p>\n{body}</body>\n</html>\n"
     )
 

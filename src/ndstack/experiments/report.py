@@ -101,10 +101,11 @@ def _facts(folder: SweepFolder, plan: Planned, trials: list[Trial], runs: list[F
         facts["at full scale"] = f"{len(full):,} trials; no trial here shows how long they would take"
     else:
         likely, most, pairs = guess
-        each = [estimate.show_seconds(seconds / cores()) for seconds in (likely, most)]
+        here = [estimate.show_seconds(seconds / cores()) for seconds in (likely, most)]
         facts["at full scale"] = (
-            f"{len(full):,} trials would take {each[0]} on the {cores()} cores of this machine with as many epochs as "
-            f"the trials here took, {each[1]} with all that are allowed (from {pairs} pairs of model and language)"
+            f"{len(full):,} trials would take {here[0]} on the {cores()} cores of this machine with as many "
+            f"epochs as the trials here took, {here[1]} with all that are allowed; {pairs} pairs of model "
+            "and language were measured"
         )
     for key, values in _environments(runs).items():
         facts[key] = ", ".join(sorted(values))

@@ -12,7 +12,7 @@ The format of the TOML files in `dissertation/` and of a user's own sweep:
     names = ["sup-2", "sup-20"]           # all of them are searched
     by_language.dyck = ["sup-2"]          # except here
 
-    [search]                              # a list is a grid; low and high mean log-uniform, drawn for each run
+    [search]                              # a list is a grid; low and high: log-uniform, drawn for each run
     "training.learning_rate" = [0.01, 0.001]
     "training.clip" = { low = 1, high = 10 }
 
@@ -35,13 +35,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
 from ndstack import languages
 from ndstack.errors import NdstackError
 from ndstack.nn import models as networks
 from ndstack.nn.configuration import first_problem
-from ndstack.training.config import Settings, merge, read_toml
+from ndstack.training.config import merge, read_toml
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Selection = Literal["best", "setting", "all"]
@@ -55,7 +64,13 @@ Printed = float | int | str | None
 PAPER = "paper"
 
 
-class LogUniform(Settings):
+class Table(BaseModel):
+    """Unknown names and wrong types are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LogUniform(Table):
     """A random number whose logarithm is uniform."""
 
     low: PositiveFloat
@@ -71,7 +86,7 @@ class LogUniform(Settings):
 Choices = LogUniform | Annotated[list[Any], Field(min_length=1)]
 
 
-class ModelSpec(Settings):
+class ModelSpec(Table):
     """One line of a figure, or row of a table: a model, in one size or in several that are searched."""
 
     label: str
@@ -85,7 +100,7 @@ class ModelSpec(Settings):
         return self.by_language.get(language.partition("(")[0], self.names)
 
 
-class Output(Settings):
+class Output(Table):
     """A figure or table."""
 
     label: Name
@@ -105,7 +120,7 @@ class Output(Settings):
     note: str = ""
 
 
-class Scale(Settings):
+class Scale(Table):
     """What is different at a scale; what is not given stays as it is."""
 
     about: str = ""
@@ -117,7 +132,7 @@ class Scale(Settings):
     settings: dict[str, Any] = {}
 
 
-class Experiment(Settings):
+class Experiment(Table):
     """Trials and what is made of them."""
 
     name: Name

@@ -1,9 +1,9 @@
 """The driver: hands trials to an engine until all are complete or cannot be.
 
-A complete trial is never run again: what is complete is decided by its folder alone, and one driver at a time
-has the folder. A trial that was interrupted goes on where it was. One that failed for outside reasons (its
-process killed, a disk full) is tried again a few times, and again when the sweep is continued; one that failed
-for reasons of its own is reported, and tried again only on request.
+A complete trial is never run again: what is complete is decided by its folder alone, and one driver at a
+time has the folder. A trial that was interrupted goes on where it was. One that failed for outside reasons
+(its process killed, a disk full) is tried again a few times, and again when the sweep is continued; one that
+failed for reasons of its own is reported, and tried again only on request.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class _Driver:
         self.watcher.begin(self.trials, len(self.summary.done))
         while self.waiting or self.running or self.pausing:
             self._fill()
-            for event in self.engine.poll(TICK):
+            for event in self.engine.poll(TICK) if self.running else []:
                 self._end(event)
             self._tick()
         return self.summary

@@ -46,6 +46,11 @@ def show(cell: Cell) -> str:
     return f"{cell:,}" if isinstance(cell, int) else cell
 
 
+def as_printed(cell: Cell) -> Cell:
+    """With the dissertation's digits: perplexities have two, scores three."""
+    return cell if not isinstance(cell, float) else f"{cell:.3f}" if cell < 1 else f"{cell:.2f}"
+
+
 def make(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet | None:
     """The table of an output, or the numbers behind a figure; None where there are none."""
     if output.kind == "curves":
@@ -143,7 +148,7 @@ def _beside(output: Output, experiment: Experiment, runs: Sequence[Finished]) ->
     for label in shown_models(output, experiment):
         chosen = select([one for one in runs if one.trial.label == label], output.select)
         ours = _ours(output, chosen) if chosen else [None] * len(output.columns)
-        printed = output.printed.get(label, [None] * len(output.columns))
+        printed = [as_printed(cell) for cell in output.printed.get(label, [None] * len(output.columns))]
         rows.append([label, *(cell for pair in zip(ours, printed, strict=True) for cell in pair)])
     return Sheet(["Model", *columns], rows)
 

@@ -55,14 +55,16 @@ class Trial:
 def expand(experiment: Experiment) -> list[Trial]:
     """All trials; those that come first give something of everything."""
     grids = {key: values for key, values in experiment.search.items() if not isinstance(values, LogUniform)}
-    trials = []
+    trials: list[Trial] = []
     for restart in range(experiment.restarts):
         for values in itertools.product(*grids.values()):
             chosen = dict(zip(grids, values, strict=True))
             for language in experiment.all_languages():
-                for model in experiment.models:
-                    for name in model.on(language):
-                        trials.append(_trial(experiment, model, name, language, chosen, restart))
+                trials += (
+                    _trial(experiment, model, name, language, chosen, restart)
+                    for model in experiment.models
+                    for name in model.on(language)
+                )
     seen: set[str] = set()
     for trial in trials:
         if trial.id in seen:

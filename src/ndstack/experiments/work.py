@@ -1,7 +1,7 @@
 """What is done for one trial, in whatever process: train, or go on; measure; write down how it ended.
 
-A trial's folder is an ordinary run folder with two more files: `result.json` once it is complete, and what was
-measured with the best model, `test.json` or `text.json`.
+A trial's folder is an ordinary run folder with two more files: `result.json` once it is complete, and what
+was measured with the best model, `test.json` or `text.json`.
 """
 
 from __future__ import annotations

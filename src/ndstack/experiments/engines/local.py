@@ -7,7 +7,6 @@ closes and they end, too.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import queue
 import signal
@@ -29,8 +28,8 @@ PATIENCE = 20.0
 class _Worker:
     """A process and the job it has."""
 
-    def __init__(self, number: int, log: Path, replies: queue.Queue[tuple[_Worker, bytes]]) -> None:
-        self.number, self.job, self.log = number, None, log  # type: tuple[int, Job | None, Path]
+    def __init__(self, log: Path, replies: queue.Queue[tuple[_Worker, bytes]]) -> None:
+        self.job: Job | None = None
         environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
@@ -41,7 +40,8 @@ class _Worker:
                 env=environment,
                 start_new_session=True,
             )
-        threading.Thread(target=self._listen, args=(replies,), daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, args=(replies,), daemon=True)
+        self._listener.start()
 
     def _listen(self, replies: queue.Queue[tuple[_Worker, bytes]]) -> None:
         with _pipe(self.process.stdout) as lines:
@@ -51,11 +51,18 @@ class _Worker:
 
     def send(self, job: Job) -> None:
         self.job = job
-        pipe = self.process.stdin
-        assert pipe is not None
+        pipe = _pipe(self.process.stdin)
         with contextlib.suppress(BrokenPipeError):  # then it is gone, and its listener says so
             pipe.write(job.model_dump_json().encode() + b"\n")
             pipe.flush()
+
+    def end(self) -> int:
+        """Wait for its end; how it ended."""
+        code = self.process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            _pipe(self.process.stdin).close()
+        self._listener.join()
+        return code
 
 
 class Local:
@@ -72,7 +79,6 @@ class Local:
         self._count, self._log = workers, log
         self._workers: list[_Worker] = []
         self._replies: queue.Queue[tuple[_Worker, bytes]] = queue.Queue()
-        self._numbers = itertools.count(1)
 
     def slots(self) -> int:
         """One job for each process."""
@@ -82,7 +88,7 @@ class Local:
         """Give it to a process that has nothing to do, or to a new one."""
         worker = next((one for one in self._workers if one.job is None), None)
         if worker is None:
-            worker = _Worker(next(self._numbers), self._log, self._replies)
+            worker = _Worker(self._log, self._replies)
             self._workers.append(worker)
         worker.send(job)
 
@@ -101,11 +107,10 @@ class Local:
                 worker.job = None
             elif worker in self._workers:
                 self._workers.remove(worker)
-                code = worker.process.wait()
+                code = worker.end()
                 if worker.job is not None:
-                    ended.append(
-                        Lost(worker.job.id, f"its process ended with {_name(code)}; see {self._log}")
-                    )
+                    message = f"its process ended with {_name(code)}; see {self._log}"
+                    ended.append(Lost(worker.job.id, message))
 
     def stop(self) -> None:
         """Ask all processes to save and end; after a while, make them."""
@@ -119,10 +124,7 @@ class Local:
             busy = [worker for worker in self._workers if worker.job is not None]
         for worker in self._workers:
             worker.process.kill()
-            worker.process.wait()
-            if worker.process.stdin is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    worker.process.stdin.close()
+            worker.end()
         self._workers = []
 
     def __enter__(self) -> Self:

@@ -48,8 +48,10 @@ def pack(folder: Path) -> Parcel:
 
 
 def unpack(folder: Path, parcel: Parcel) -> None:
-    """Write files so that what there is can be gone on with at any moment: the state after the best model, the
-    result after everything."""
+    """Write files so that one can go on from them at any moment.
+
+    The state comes after the best model, the result after everything.
+    """
     order = [BEST, *(name for name in parcel if name not in (BEST, STATE, RESULT)), STATE, RESULT]
     for name in order:
         if name not in parcel:

@@ -7,6 +7,7 @@ out again, with what had come back.
 
 from __future__ import annotations
 
+import socket
 import time
 from pathlib import Path
 from typing import Any, Self
@@ -53,6 +54,7 @@ class Ray:
 
     def __enter__(self) -> Self:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+        self._check_address()
         if self._address is None:
             options |= {"address": "local", "num_cpus": self._workers, "include_dashboard": False}
         else:
@@ -65,6 +67,18 @@ class Ray:
         needs = {"num_cpus": self._cpus, "num_gpus": self._gpus}
         self._task = self._ray.remote(**needs, max_retries=0, num_returns="streaming")(work_remotely)
         return self
+
+    def _check_address(self) -> None:
+        """Ray itself takes minutes to say that nobody is there."""
+        host, colon, port = (self._address or "").rpartition(":")
+        if not colon or "/" in host or not port.isdecimal():
+            return
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+        except OSError as error:
+            raise NdstackError(
+                f"no Ray at {self._address}: {error.strerror or error}; begin one with ray start --head"
+            ) from None
 
     def __exit__(self, *exception: object) -> None:
         self.stop()

@@ -1,0 +1,80 @@
+"""The Ray engine with two real nodes on this machine, one of which is killed in the middle of its trials."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ndstack.errors import NdstackError
+from ndstack.experiments import Inline, SweepFolder, expand, run_sweep
+from ndstack.experiments.engines.parcels import Sender, pack, unpack
+from ndstack.experiments.engines.ray import Ray
+
+pytest.importorskip("ray")
+
+
+def test_two_nodes_share_a_sweep_and_one_is_killed(small, tmp_path):
+    """In a process of its own: Ray warns, and leaves threads and sockets behind."""
+    settings = small.settings | {
+        "data": small.settings["data"] | {"train": 60},
+        "training": {"max_epochs": 30, "stop_after": 30, "device": "cpu"},
+    }
+    experiment = small.model_copy(update={"settings": settings})
+    (tmp_path / "experiment.json").write_text(experiment.model_dump_json())
+    environment = os.environ | {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_health_check_initial_delay_ms": "500",
+        "RAY_health_check_period_ms": "500",
+        "RAY_ENABLE_METRICS_COLLECTION": "0",
+        "OMP_NUM_THREADS": "1",
+    }
+    script = Path(__file__).with_name("two_nodes.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    folder, trials = SweepFolder(tmp_path / "out"), expand(experiment)
+    assert [e["trial"] for e in events if e["state"] == "again"], "the killed node had no trial"
+    assert sorted(e["trial"] for e in events if e["state"] == "done") == sorted(t.id for t in trials)
+    whole = SweepFolder(tmp_path / "whole")
+    whole.begin(experiment, "paper", None)
+    run_sweep(whole, trials, Inline(), measures=("test",))
+    for trial in trials:
+        names = {path.name for path in folder.trial(trial).rglob("*") if path.is_file()}
+        assert {"result.json", "test.json", "state.safetensors", "times.jsonl", "log.txt"} <= names
+        for name in ("metrics.jsonl", "best.safetensors", "test.json"):
+            assert (folder.trial(trial) / name).read_bytes() == (whole.trial(trial) / name).read_bytes()
+
+
+def test_parcels_carry_what_is_new_and_nothing_else(tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    unpack(here, {"config.json": b"{}", "last/state.safetensors": b"1", "best.safetensors": b"2"})
+    sender = Sender(here, {})
+    first = sender.pack()
+    assert next(iter(first)) == "last/state.safetensors"
+    unpack(there, first)
+    assert pack(there) == pack(here)
+    assert sender.pack() == {}
+    unpack(here, {"last/state.safetensors": b"3"})
+    (here / ".lock").write_bytes(b"")
+    assert sender.pack() == {"last/state.safetensors": b"3"}
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/x", "last/../../x", ".lock", "deep/er/x"])
+def test_parcels_write_nowhere_else(name, tmp_path):
+    with pytest.raises(NdstackError, match="expected one of a run folder"):
+        unpack(tmp_path / "trial", {name: b""})
+    assert not (tmp_path / "x").exists()
+
+
+def test_an_address_without_a_cluster_is_an_error_in_one_line():
+    with pytest.raises(NdstackError, match=r"no Ray at 127\.0\.0\.1:1: Connection refused; begin one with"):
+        Ray("127.0.0.1:1").__enter__()
