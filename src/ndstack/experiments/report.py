@@ -14,6 +14,7 @@ from ndstack.experiments.folder import Planned, SweepFolder
 from ndstack.experiments.page import Part, page
 from ndstack.experiments.results import Finished, finished
 from ndstack.experiments.spec import PAPER, Experiment, Output
+from ndstack.experiments.sweep import measures_of
 from ndstack.experiments.trials import Trial, expand
 from ndstack.training.run import ENVIRONMENT, cores
 
@@ -44,7 +45,7 @@ def make_report(folder: SweepFolder, out: Path | None = None) -> Report:
     total = complete = 0
     for plan in plans:
         trials = expand(plan.experiment)
-        runs = finished(folder, trials)
+        runs = finished(folder, trials, measures_of(plan.experiment))
         total, complete = total + len(trials), complete + len(runs)
         facts = _facts(folder, plan, trials, runs)
         parts.append(Part(plan.experiment.title or plan.experiment.name, _about(plan), facts=facts, level=2))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ndstack.experiments.folder import SweepFolder
 from ndstack.experiments.spec import Selection
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import TEST, TEXT, read_json
+from ndstack.experiments.work import TEST, TEXT, Measure, read_json
 from ndstack.training import Run
 
 Floats = NDArray[np.float64]
@@ -66,11 +66,13 @@ class Finished:
         return self.run.seconds()
 
 
-def finished(folder: SweepFolder, trials: Sequence[Trial]) -> list[Finished]:
-    """Those of the trials that are complete."""
+def finished(
+    folder: SweepFolder, trials: Sequence[Trial], measures: tuple[Measure, ...] = ()
+) -> list[Finished]:
+    """Those of the trials that are complete, with all that is to be measured."""
     found = []
     for trial in trials:
-        if folder.status(trial) == "done":
+        if folder.status(trial, measures) == "done":
             run = folder.run(trial)
             assert run is not None
             found.append(Finished(trial, run))

@@ -1,0 +1,160 @@
+"""Selection by the dissertation's rules, curves, tables, pages and estimates."""
+
+import csv
+import io
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ndstack.cli import app
+from ndstack.experiments import Experiment, Inline, SweepFolder, estimate, expand, make_report, run_sweep
+from ndstack.experiments.page import Part, inline, page
+from ndstack.experiments.results import finished, mean_by_length, mean_curve, select
+from ndstack.experiments.tables import Sheet
+from ndstack.training import Run
+
+
+@pytest.fixture(autouse=True)
+def no_syncing(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+
+def invented(experiment, path, curves, seconds=2.0):
+    """A folder whose trials have the given validation differences, epoch after epoch."""
+    folder = SweepFolder(path)
+    trials = expand(folder.begin(experiment, "paper", None))
+    for trial, curve in zip(trials, curves, strict=True):
+        place = folder.trial(trial)
+        run = Run.create(place, trial.config)
+        run.write_metrics(
+            [
+                {"epoch": i + 1, "validation_cross_entropy": v + 1, "validation_difference": v}
+                for i, v in enumerate(curve)
+            ]
+        )
+        for epoch in range(len(curve)):
+            run.add_time(epoch + 1, seconds)
+        rows = [{"length": n, "difference": curve[-1] * n} for n in (6, 8)]
+        run.replace("test.json", json.dumps({"by_length": rows}))
+        run.replace("result.json", "{}")
+    return folder, trials
+
+
+CURVES = [[0.9, 0.1], [0.5, 0.3, 0.4], [0.8, 0.7], [0.45, 0.2]]
+"""In the order of trials: both learning rates, then both again."""
+
+
+def test_the_best_run_and_the_best_setting_are_different_things(small, tmp_path):
+    runs = finished(*invented(small, tmp_path, CURVES))
+    assert [one.score for one in runs] == [0.1, 0.3, 0.7, 0.2]
+    assert [one.score for one in select(runs, "best")] == [0.1]
+    # Means 0.4 and 0.25: the setting with the best run is not the best setting.
+    assert [one.score for one in select(runs, "setting")] == [0.3, 0.2]
+    assert select(runs, "all") == runs
+    assert select([], "best") == []
+
+
+def test_after_a_run_has_converged_its_last_value_counts(small, tmp_path):
+    runs = select(finished(*invented(small, tmp_path, CURVES)), "setting")
+    mean, deviation = mean_curve(runs)
+    assert np.allclose(mean, [(0.5 + 0.45) / 2, (0.3 + 0.2) / 2, (0.4 + 0.2) / 2])
+    assert np.allclose(deviation, [0.025, 0.05, 0.1])
+    lengths, by_length, _ = mean_by_length(runs)
+    assert lengths == [6, 8]
+    assert np.allclose(by_length, [0.3 * 6, 0.3 * 8])
+
+
+def test_what_is_left_is_estimated_from_what_was_measured(small, tmp_path):
+    folder, trials = invented(small, tmp_path, CURVES)
+    paces = estimate.measure(folder, trials)
+    assert paces == {("lstm", "marked-reversal"): estimate.Pace(2.0, 9 / 4)}
+    settings = small.settings | {"training": {"max_epochs": 100}}
+    longer = expand(small.model_copy(update={"settings": settings}))[0]
+    assert estimate.expect(paces, longer) == pytest.approx(2.0 * 9 / 4)
+    assert estimate.expect(paces, longer, all_epochs=True) == 200
+    assert estimate.expect({}, longer) is None
+    likely, most, pairs = estimate.full_scale(folder, trials, [longer] * 10)
+    assert (likely, most, pairs) == (pytest.approx(45.0), 2000.0, 1)
+
+
+def test_trials_with_less_data_say_nothing_about_full_scale(small, tmp_path):
+    folder, trials = invented(small, tmp_path, CURVES)
+    full = expand(small.model_copy(update={"settings": {}}))
+    assert estimate.full_scale(folder, trials, full) is None
+
+
+def test_a_report_of_half_a_sweep_shows_what_there_is(small, tmp_path):
+    folder = SweepFolder(tmp_path)
+    trials = expand(folder.begin(small, "paper", None))
+    run_sweep(folder, trials[:2], Inline(), measures=("test",))
+    folder.fail(trials[2], "the loss is <nan>")
+    made = make_report(folder)
+    assert (made.complete, made.trials, made.outputs) == (2, 4, ["curve"])
+    text = made.index.read_text(encoding="utf-8")
+    assert "2 of 4 trials are complete" in text
+    assert "the loss is &lt;nan&gt;" in text
+    assert str(trials[0].config.seed) in text
+    assert "torch" in text
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "report" / "trials.csv").read_text())))
+    assert [row["Trial"] for row in rows] == [trial.id for trial in trials[:2]]
+    first = make_report(folder).index.read_bytes()
+    assert first == make_report(folder).index.read_bytes()
+
+
+def test_a_report_of_nothing_is_drawn_as_well(small, tmp_path):
+    folder = SweepFolder(tmp_path)
+    folder.begin(small, "paper", None)
+    assert make_report(folder).complete == 0
+
+
+def test_tables_as_markdown_and_csv():
+    sheet = Sheet(["Model", "a"], [["NS, |Q| = 1", 0.12345], ["x", None], ["y", 1234]])
+    assert sheet.markdown().splitlines()[2:] == ["| NS, \\|Q\\| = 1 | 0.1235 |", "| x |  |", "| y | 1,234 |"]
+    assert sheet.csv() == 'Model,a\n"NS, |Q| = 1",0.12345\nx,\ny,1234\n'
+
+
+def test_a_page_escapes_text_and_keeps_the_ids_of_drawings_apart():
+    svg = '<?xml?>\n<svg a="1"><path id="p"/><use xlink:href="#p" clip-path="url(#p)"/></svg>'
+    shown = page("<t>", "a & b", [Part("x <y>", svg=svg), Part("z", svg=svg)])
+    assert "<t>" not in shown.replace("<title>", "")
+    assert "x &lt;y&gt;" in shown
+    ids = re.findall(r' id="([^"]+)"', shown)
+    assert len(set(ids)) == len(ids) == 2
+    for name in ids:
+        assert f'xlink:href="#{name}"' in shown
+        assert f"url(#{name})" in shown
+    assert inline(svg, "f-", 'a "b"').startswith('<svg role="img" aria-label="a &quot;b&quot;" a="1">')
+
+
+def test_the_command_lists_and_refuses_in_one_line(tmp_path):
+    run = CliRunner().invoke
+    listed = json.loads(run(app, ["reproduce", "list", "--json"]).output)
+    assert {row["name"]: row["trials"]["paper"] for row in listed}["cfls"] == 1100
+    for arguments, message in [
+        (["reproduce", "cfls", "--scale", "smoke"], "expected --out FOLDER"),
+        (["reproduce", "cfls", "--scale", "huge", "--out", "x"], "no scale 'huge'"),
+        (["reproduce", "ptb", "--scale", "paper", "--out", "x"], "needs a corpus"),
+        (["reproduce", "cfls", "--corpus", "x", "--out", "x"], "formal languages"),
+        (["reproduce", "cfls", "--address", "auto", "--out", "x"], "expected --engine ray"),
+        (["report", str(tmp_path)], "not the folder of a sweep"),
+        (["sweep", str(tmp_path / "no.toml"), "--out", "x"], "cannot read"),
+    ]:
+        error = str(run(app, arguments).exception)
+        assert message in error
+        assert "\n" not in error
+
+
+def test_one_folder_can_hold_several_experiments(small, tmp_path):
+    other = Experiment.of(small.model_dump(mode="json") | {"name": "other"}, "other")
+    folder, trials = invented(small, tmp_path, CURVES)
+    assert [t.id for t in expand(folder.begin(other, "paper", None))] == [t.id for t in trials]
+    summary = run_sweep(folder, trials, Inline(), measures=("test",))
+    assert len(summary.done) == 4
+    made = make_report(folder)
+    assert made.outputs == ["other-paper-curve", "small-paper-curve"]
+    (folder.trial(trials[0]) / "test.json").unlink()  # as if an experiment had run it that needs no test
+    assert make_report(folder).complete == 6
