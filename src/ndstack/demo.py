@@ -49,10 +49,8 @@ def run_demo(out: Path, *, quick: bool) -> None:
     language = get(LANGUAGE)
     settings = QUICK if quick else SETTINGS
     low, high = settings["data"]["lengths"]
-    print(
-        f"Two networks learn to write strings like 00101#10100, {low} to {high} symbols long: what comes after"
-    )
-    print("the # is what came before it, in reverse, so a stack is what it takes.\n")
+    print(f"Two networks learn to write strings like 00101#10100, {low} to {high} symbols long: what comes")
+    print("after the # is what came before it, in reverse, so a stack is what it takes.\n")
     results, evaluations = {}, {}
     for name in MODELS:
         results[name] = _train(out / name, RunConfig.of({**settings, "model": name}))
