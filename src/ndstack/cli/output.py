@@ -7,7 +7,7 @@ WIDE = 200
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; numbers with four digits."""
+    """Print a table; numbers with four decimals."""
     from rich.console import Console
     from rich.table import Table
 
@@ -24,5 +24,5 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 def _show(cell: object) -> str:
     if isinstance(cell, float):
-        return f"{cell:.4g}" if abs(cell) >= 1 else f"{cell:.4f}"
+        return f"{cell:.1f}" if abs(cell) >= 100 else f"{cell:.4f}"
     return "-" if cell is None else str(cell)

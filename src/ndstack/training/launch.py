@@ -18,7 +18,7 @@ from ndstack import files
 from ndstack.errors import NdstackError, TrainingError
 from ndstack.kernels import threads
 from ndstack.languages import Dataset, Language, from_grammar, get, make_dataset, read_dataset
-from ndstack.languages.datasets import SPLITS
+from ndstack.languages.datasets import SPLITS, own_grammar
 from ndstack.nn import LanguageModel, models
 from ndstack.progress import progress_bar
 from ndstack.training.config import RunConfig, TrainingConfig
@@ -73,6 +73,8 @@ def train(
             )
     else:
         config = settle(config)
+        if config.corpus is None:
+            check(config)
     fabric = make_fabric(config.training)
     if config.training.processes == 1:
         return _work(fabric, folder, config, resume, show, tensorboard, make)
@@ -91,11 +93,21 @@ def settle(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"training": training, "data": data})
 
 
+def check(config: RunConfig) -> None:
+    """Raise an error in one line if language, lengths or model are not there, before anything is written."""
+    language = find_language(config)
+    make_model(config, language)
+    if config.data.folder is None and not language.lengths(*config.data.lengths):
+        low, high = config.data.lengths
+        raise TrainingError(f"{language.name} has no strings of lengths {low}..{high}")
+
+
 def use_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     """The settings of a configuration that a data folder decides: language, grammar and plan."""
     dataset = read_dataset(folder)
     own = {
         "language": dataset.language.name,
+        "grammar": own_grammar(dataset.language),
         "data": dataset.plan.model_dump() | {"folder": str(folder.resolve())},
     }
     return {**values, **own}
@@ -224,7 +236,7 @@ def _work(
         share = Share(fabric.global_rank, fabric.world_size)
         model, data = make(config, share, show if first else "nothing")
         model = model.to(fabric.device)
-        if first and not resume:
+        if first:
             Run.open(folder).describe(model)
         fabric.barrier()
         observer = _observer(folder, config, show if first else "nothing", tensorboard and first)
