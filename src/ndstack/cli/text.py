@@ -127,11 +127,16 @@ def train(
     from ndstack.training.config import merge, parse_setting
 
     values: dict[str, Any] = {}
-    flags = {
-        "training": {"learning_rate": learning_rate, "clip": clip, "max_epochs": max_epochs, "processes": processes,
-                     "threads": threads},
+    flags: dict[str, dict[str, Any]] = {
+        "training": {
+            "learning_rate": learning_rate,
+            "clip": clip,
+            "max_epochs": max_epochs,
+            "processes": processes,
+            "threads": threads,
+        },
         "corpus": {"rows": rows, "length": length},
-    }  # fmt: skip
+    }
     for table, given in flags.items():
         values |= {table: own} if (own := {k: v for k, v in given.items() if v is not None}) else {}
     values |= {} if seed is None else {"seed": seed}
@@ -279,7 +284,7 @@ def surprisal(
 
 
 @text.command(
-    epilog="Examples:\n\nndstack text sg run suites/\n\nndstack text sg run1 run2 suites/ --out circuits.svg\n\n"
+    epilog="Examples:\n\nndstack text sg run suites/\n\nndstack text sg run1 run2 suites/ --out sg.svg\n\n"
     "ndstack text sg run suites/number_src.json --by-suite"
 )
 def sg(
@@ -296,7 +301,8 @@ def sg(
     """Measure syntactic generalization (chapter 7) with test suites in SyntaxGym's format.
 
     Averaging: "dissertation" counts each conjunct of a prediction; "hu" an item only if the whole prediction
-    holds, and leaves fgd-embed3 and fgd-embed4 out. Chance is 0.50 and 0.285 on the suites of Hu et al. (2020).
+    holds, and leaves fgd-embed3 and fgd-embed4 out. On the suites of Hu et al. (2020) chance is 0.50 and
+    0.285.
     """
     from ndstack import plotting
     from ndstack.cli.text_tables import circuits, print_circuits, print_suites

@@ -1,10 +1,10 @@
 """The output layer and its cross-entropy over a large vocabulary, without all logits at once.
 
 With 10,000 words, the logits of a batch of 32 x 35 and their derivatives take 90 MB. Here they are made for
-`ROWS` tokens at a time. The loss is a plain sum over tokens, so that the derivatives by the hidden vectors and
-by the weights are known, up to a factor, as soon as the logits are: they are computed then and there, and no
-logits are kept or computed twice. docs/natural-language.md has the time and memory of this and of what torch
-offers.
+`ROWS` tokens at a time. The loss is a plain sum over tokens, so that the derivatives by the hidden vectors
+and by the weights are known, up to a factor, as soon as the logits are: they are computed then and there, and
+no logits are kept or computed twice. docs/natural-language.md has the time and memory of this and of what
+torch offers.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def total_loss(hidden: Tensor, output: torch.nn.Linear, targets: Tensor) -> Tens
     scored = wanted != IGNORED
     if not bool(scored.all()):
         rows, wanted = rows[scored], wanted[scored]
-    bias = output.bias if output.bias is not None else output.weight.new_zeros(len(output.weight))
-    needed = torch.is_grad_enabled() and any(t.requires_grad for t in (rows, output.weight, bias))
+    weight, bias = output.weight, output.bias
+    needed = torch.is_grad_enabled() and any(t.requires_grad for t in (rows, weight, bias))
     if torch.is_autocast_enabled(rows.device.type):
-        rows = rows.to(output.weight.dtype)
+        rows = rows.to(weight.dtype)
     if not needed:
-        return _total(rows, output.weight, bias, wanted, None)
+        return _total(rows, weight, bias, wanted, None)
     go: Any = _TotalLoss.apply
-    total: Tensor = go(rows, output.weight, bias, wanted)
+    total: Tensor = go(rows, weight, bias, wanted)
     return total
 
 

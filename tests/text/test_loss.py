@@ -1,0 +1,43 @@
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from ndstack.text import loss, total_loss
+from ndstack.text.batches import IGNORED
+
+
+@pytest.mark.parametrize("rows", [1, 3, 256])
+@pytest.mark.parametrize("ignored", [False, True])
+def test_loss_and_gradients_are_torchs(monkeypatch, rows, ignored):
+    monkeypatch.setattr(loss, "ROWS", rows)
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(4, 11).double()
+    hidden = torch.randn(2, 5, 4, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(0, 11, (2, 5))
+    if ignored:
+        targets[1, 3:] = IGNORED
+    wanted = cross_entropy(layer(hidden).flatten(0, 1), targets.flatten(), reduction="sum")
+    inputs = (hidden, layer.weight, layer.bias)
+    expected = torch.autograd.grad(3 * wanted, inputs)
+    found = total_loss(hidden, layer, targets)
+    torch.testing.assert_close(found, wanted)
+    for mine, theirs in zip(torch.autograd.grad(3 * found, inputs), expected, strict=True):
+        torch.testing.assert_close(mine, theirs)
+    with torch.no_grad():
+        torch.testing.assert_close(total_loss(hidden, layer, targets), wanted)
+        each = loss.surprisals(hidden, layer, targets)
+    torch.testing.assert_close(each.sum(), wanted.detach())
+    assert each.shape == targets.shape
+    assert not each[targets == IGNORED].any()
+
+
+def test_logits_far_apart_do_no_harm():
+    layer = torch.nn.Linear(1, 3)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1e4], [0.0], [-1e4]]))
+        layer.bias.zero_()
+    hidden = torch.ones(1, 1, requires_grad=True)
+    found = total_loss(hidden, layer, torch.tensor([2]))
+    found.backward()
+    assert found.item() == 2e4
+    assert hidden.grad.item() == 2e4
