@@ -6,7 +6,7 @@ import torch
 from ndstack.nn import models
 from ndstack.text import prepare
 
-WORDS = "a b c d e f g".split()
+WORDS = list("abcdefg")
 MODELS = ("lstm", "sup-3", "sup-h", "sup-2-2", "ns-2-2", "rns-2-2", "vrns-2-2-3")
 """A model of every kind that can read a stream."""
 

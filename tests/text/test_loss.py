@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from ndstack.nn import load, models
 from ndstack.text import loss, total_loss
 from ndstack.text.batches import IGNORED
 
@@ -41,3 +42,19 @@ def test_logits_far_apart_do_no_harm():
     found.backward()
     assert found.item() == 2e4
     assert hidden.grad.item() == 2e4
+
+
+def test_adaptive_softmax_is_a_distribution_with_the_same_loss(tmp_path):
+    words = [f"w{index}" for index in range(40)]
+    model = models.build("lstm", words, hidden=8, embedding=8, output="adaptive").double()
+    symbols = torch.randint(0, 41, (3, 7))
+    hidden, _ = model.hidden(symbols, model.start(3))
+    log_p = model.output(hidden)
+    torch.testing.assert_close(log_p.exp().sum(-1), torch.ones(3, 7).double())
+    targets = torch.randint(0, 41, (3, 7))
+    targets[0, 3], targets[1, 2] = 40, IGNORED
+    expected = cross_entropy(log_p.flatten(0, 1), targets.flatten(), reduction="sum")
+    torch.testing.assert_close(total_loss(hidden, model.output, targets), expected)
+    assert log_p[0, 3, 40] == model.output.inner.log_prob(hidden[0, 3:4])[0, 0]
+    model.save(tmp_path)
+    torch.testing.assert_close(load(tmp_path)(symbols)[0], model(symbols)[0])

@@ -102,6 +102,7 @@ def train(
     hidden: Annotated[int, typer.Option(min=1, help="Units, and size of embeddings.")] = 256,
     window: Annotated[int, typer.Option(min=1, help="D of nondeterministic stacks.")] = 35,
     depth: Annotated[int, typer.Option(min=1, help="Of superposition stacks.")] = 10,
+    adaptive: Annotated[bool, typer.Option("--adaptive", help="Adaptive softmax: for many words.")] = False,
     rows: Annotated[int | None, typer.Option(help="Into which the text is folded [32].")] = None,
     length: Annotated[int | None, typer.Option(help="Of the chunks of truncated BPTT [35].")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="At the beginning [20; tf: 0.001].")] = None,
@@ -136,6 +137,7 @@ def train(
             "threads": threads,
         },
         "corpus": {"rows": rows, "length": length},
+        "options": {"output": "adaptive" if adaptive else None},
     }
     for table, given in flags.items():
         values |= {table: own} if (own := {k: v for k, v in given.items() if v is not None}) else {}

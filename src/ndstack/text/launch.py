@@ -24,8 +24,8 @@ RECIPE: dict[str, Any] = {
     "stop_after": 2,
     "max_epochs": 100,
 }
-"""Sections 7.3 and 9.4. There, for a loss per token, the learning rate is drawn from [1, 100] and the clipping
-threshold from [0.0112, 1.12], both log-uniform; these are two that learn well."""
+"""Sections 7.3 and 9.4. There, for a loss per token, the learning rate is drawn from [1, 100] and the
+clipping threshold from [0.0112, 1.12], both log-uniform; these are two that learn well."""
 
 TRANSFORMER: dict[str, Any] = RECIPE | {"optimizer": "adam", "learning_rate": 1e-3, "clip": 1.0}
 """For transformers, which learn badly by SGD."""

@@ -14,13 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ndstack.nn.adaptive import AdaptiveOutput
 from ndstack.text.batches import IGNORED
 
 ROWS = 256
 """So many tokens at a time."""
 
 
-def total_loss(hidden: Tensor, output: torch.nn.Linear, targets: Tensor) -> Tensor:
+def total_loss(hidden: Tensor, output: torch.nn.Linear | AdaptiveOutput, targets: Tensor) -> Tensor:
     """The sum of -log p over all targets, in nats.
 
     Args:
@@ -32,6 +33,8 @@ def total_loss(hidden: Tensor, output: torch.nn.Linear, targets: Tensor) -> Tens
     scored = wanted != IGNORED
     if not bool(scored.all()):
         rows, wanted = rows[scored], wanted[scored]
+    if isinstance(output, AdaptiveOutput):
+        return output.total_loss(rows, wanted)
     weight, bias = output.weight, output.bias
     needed = torch.is_grad_enabled() and any(t.requires_grad for t in (rows, weight, bias))
     if torch.is_autocast_enabled(rows.device.type):
@@ -44,7 +47,7 @@ def total_loss(hidden: Tensor, output: torch.nn.Linear, targets: Tensor) -> Tens
 
 
 @torch.no_grad()
-def surprisals(hidden: Tensor, output: torch.nn.Linear, targets: Tensor) -> Tensor:
+def surprisals(hidden: Tensor, output: torch.nn.Linear | AdaptiveOutput, targets: Tensor) -> Tensor:
     """-log p of each target, in nats, of the shape of `targets`; 0 where they are `IGNORED`."""
     rows, wanted = hidden.flatten(0, -2), targets.flatten()
     parts = [
