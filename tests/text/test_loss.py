@@ -46,7 +46,7 @@ def test_logits_far_apart_do_no_harm():
 
 def test_adaptive_softmax_is_a_distribution_with_the_same_loss(tmp_path):
     words = [f"w{index}" for index in range(40)]
-    model = models.build("lstm", words, hidden=8, embedding=8, output="adaptive").double()
+    model = models.build("lstm", words, hidden=32, embedding=8, output="adaptive").double()
     symbols = torch.randint(0, 41, (3, 7))
     hidden, _ = model.hidden(symbols, model.start(3))
     log_p = model.output(hidden)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ndstack.errors import NdstackError
+
 
 class AdaptiveOutput(torch.nn.Module):
     """Log probabilities, which are logits too, of all symbols from the output of a network.
@@ -20,6 +22,11 @@ class AdaptiveOutput(torch.nn.Module):
 
     def __init__(self, features: int, symbols: int) -> None:
         super().__init__()
+        if features < 16 or symbols < 4:
+            raise NdstackError(
+                f"adaptive softmax over {symbols} symbols from {features} numbers asked for, expected 4 or more "
+                "symbols and 16 or more numbers; use output='full'"
+            )
         cutoffs = sorted({max(1, symbols // 10), max(1, symbols // 2)})
         self.inner = torch.nn.AdaptiveLogSoftmaxWithLoss(features, symbols, cutoffs, div_value=4.0)
 

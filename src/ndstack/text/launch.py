@@ -93,7 +93,10 @@ def train(
     folder: str | Path, config: RunConfig | None = None, *, show: Show = "nothing", tensorboard: bool = False
 ) -> Result:
     """Begin a run on text in a new folder or, without a configuration, go on with the one that is there."""
-    corpus_of(Run.open(folder).config if config is None else config)
+    if config is None:
+        corpus_of(Run.open(folder).config)
+    else:
+        make(config, Share(), show)  # what is wrong is found before anything is written
     return training.train(folder, config, show=show, tensorboard=tensorboard, make=make)
 
 
