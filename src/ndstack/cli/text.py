@@ -102,6 +102,7 @@ def train(
     hidden: Annotated[int, typer.Option(min=1, help="Units, and size of embeddings.")] = 256,
     window: Annotated[int, typer.Option(min=1, help="D of nondeterministic stacks.")] = 35,
     depth: Annotated[int, typer.Option(min=1, help="Of superposition stacks.")] = 10,
+    adaptive: Annotated[bool, typer.Option("--adaptive", help="Adaptive softmax: for many words.")] = False,
     rows: Annotated[int | None, typer.Option(help="Into which the text is folded [32].")] = None,
     length: Annotated[int | None, typer.Option(help="Of the chunks of truncated BPTT [35].")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="At the beginning [20; tf: 0.001].")] = None,
@@ -127,11 +128,17 @@ def train(
     from ndstack.training.config import merge, parse_setting
 
     values: dict[str, Any] = {}
-    flags = {
-        "training": {"learning_rate": learning_rate, "clip": clip, "max_epochs": max_epochs, "processes": processes,
-                     "threads": threads},
+    flags: dict[str, dict[str, Any]] = {
+        "training": {
+            "learning_rate": learning_rate,
+            "clip": clip,
+            "max_epochs": max_epochs,
+            "processes": processes,
+            "threads": threads,
+        },
         "corpus": {"rows": rows, "length": length},
-    }  # fmt: skip
+        "options": {"output": "adaptive" if adaptive else None},
+    }
     for table, given in flags.items():
         values |= {table: own} if (own := {k: v for k, v in given.items() if v is not None}) else {}
     values |= {} if seed is None else {"seed": seed}
@@ -279,7 +286,7 @@ def surprisal(
 
 
 @text.command(
-    epilog="Examples:\n\nndstack text sg run suites/\n\nndstack text sg run1 run2 suites/ --out circuits.svg\n\n"
+    epilog="Examples:\n\nndstack text sg run suites/\n\nndstack text sg run1 run2 suites/ --out sg.svg\n\n"
     "ndstack text sg run suites/number_src.json --by-suite"
 )
 def sg(
@@ -296,7 +303,8 @@ def sg(
     """Measure syntactic generalization (chapter 7) with test suites in SyntaxGym's format.
 
     Averaging: "dissertation" counts each conjunct of a prediction; "hu" an item only if the whole prediction
-    holds, and leaves fgd-embed3 and fgd-embed4 out. Chance is 0.50 and 0.285 on the suites of Hu et al. (2020).
+    holds, and leaves fgd-embed3 and fgd-embed4 out. On the suites of Hu et al. (2020) chance is 0.50 and
+    0.285.
     """
     from ndstack import plotting
     from ndstack.cli.text_tables import circuits, print_circuits, print_suites

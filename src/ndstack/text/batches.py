@@ -1,9 +1,9 @@
 """Batches of a corpus: chunks of a folded stream (truncated BPTT, section 7.1), or whole sentences.
 
-A stream of N tokens is folded into B rows, each a contiguous part of it: the first N mod B rows have one token
-more than the others. Chunk k covers columns kL..(k+1)L of all rows. Every token is a target exactly once; what
-is read at a target's place is the token before it in the stream, for the very first one `<eos>`. Where the
-last column is too short for all rows, the rest has the target `IGNORED`.
+A stream of N tokens is folded into B rows, each a contiguous part of it: the first N mod B rows have one
+token more than the others. Chunk k covers columns kL..(k+1)L of all rows. Every token is a target exactly
+once; what is read at a target's place is the token before it in the stream, for the very first one `<eos>`.
+Where the last column is too short for all rows, the rest has the target `IGNORED`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
     targets: Tensor
     """[B, n]: the token after each of the inputs, or `IGNORED`."""
 
-    count: int
+    tokens: int
     """How many targets are scored, in all rows of the batch, also those of other processes."""
 
 
@@ -92,8 +92,8 @@ class Stream:
             if start:
                 inputs[place, 0] = self.tokens[start - 1]
         full = min(width, short - begin) * self.rows
-        count = full + (longer if begin + width > short else 0)
-        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets), count)
+        tokens = full + (longer if begin + width > short else 0)
+        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets), tokens)
 
     def chunks(self, first: int = 0, process: int = 0, processes: int = 1) -> Iterator[Batch]:
         """The chunks from `first` on."""
@@ -150,8 +150,8 @@ class Sentences:
             targets[place, : stop - start] = self.tokens[start:stop]
             inputs[place, 1 : stop - start] = targets[place, : stop - start - 1]
         inputs[:, 0] = self.end
-        count = int((self.ends[low:high] - self.starts[low:high]).sum())
-        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets), count)
+        scored = int((self.ends[low:high] - self.starts[low:high]).sum())
+        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets), scored)
 
 
 def _ends(tokens: Tokens, end: int, block: int = 1 << 22) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

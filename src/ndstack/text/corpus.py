@@ -25,7 +25,8 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, Validat
 from ndstack.errors import DatasetError
 from ndstack.text.vocabulary import END, Vocabulary
 
-SPLITS = ("train", "valid", "test")
+Part = Literal["train", "valid", "test"]
+SPLITS: tuple[Part, ...] = ("train", "valid", "test")
 HEADER = "header.json"
 WORDS = "vocabulary.txt"
 BLOCK = 1 << 22
@@ -56,7 +57,7 @@ class Header(BaseModel):
     types: PositiveInt
     """The size of the vocabulary, `<eos>` included."""
     vocabulary_sha256: str
-    splits: dict[Literal["train", "valid", "test"], Split]
+    splits: dict[Part, Split]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -107,7 +108,7 @@ def read_corpus(folder: str | Path, *, verify: bool = True) -> Corpus:
     if verify:
         for name, split in header.splits.items():
             _verify(folder / f"{name}.tokens", splits[name], split, header)
-    return Corpus(folder, header, vocabulary, {name: tokens for name, tokens in splits.items()})
+    return Corpus(folder, header, vocabulary, {str(name): tokens for name, tokens in splits.items()})
 
 
 def _read_words(path: Path, header: Header) -> Vocabulary:

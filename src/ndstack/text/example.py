@@ -64,9 +64,8 @@ def write_example(folder: str | Path, sentences: int = 3000, seed: int = 0) -> N
     language = from_grammar(grammar(), name="example")
     lengths = language.lengths(*LENGTHS)
     (folder / "suites").mkdir(parents=True, exist_ok=True)
-    for stream, (part, count) in enumerate(
-        {"train": sentences, "valid": sentences // 10, "test": sentences // 10}.items()
-    ):
+    sizes = {"train": sentences, "valid": sentences // 10, "test": sentences // 10}
+    for stream, (part, count) in enumerate(sizes.items()):
         rng = np.random.default_rng([seed, stream])
         lines = [" ".join(language.sample(int(rng.choice(lengths)), rng)) for _ in range(max(1, count))]
         (folder / f"{part}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -88,27 +87,16 @@ def _suite(name: str, circuit: str, middle: list[str]) -> dict[str, Any]:
         other, verb = SINGULAR[number % len(SINGULAR)], INTRANSITIVE[number % len(INTRANSITIVE)]
         conditions = []
         for plural in (False, True):
-            between = " ".join(middle).format(
-                other=other if plural else f"{other}s",
-                help="help" if plural else "helps",
-                see="sees" if plural else "see",
-            )
+            words = {"other": other, "help": "help", "see": "sees"}
+            if not plural:
+                words = {"other": f"{other}s", "help": "helps", "see": "see"}
+            between = " ".join(middle).format(**words)
             for match in (True, False):
-                regions = [
-                    "the",
-                    f"{noun}s" if plural else noun,
-                    between,
-                    verb if plural == match else f"{verb}s",
-                ]
-                conditions.append(
-                    {
-                        "condition_name": f"{'match' if match else 'mismatch'}_{'plural' if plural else 'sing'}",
-                        "regions": [
-                            {"region_number": place, "content": content}
-                            for place, content in enumerate(regions, 1)
-                        ],
-                    }
-                )
+                condition = f"{'match' if match else 'mismatch'}_{'plural' if plural else 'sing'}"
+                last = verb if plural == match else f"{verb}s"
+                contents = enumerate(("the", f"{noun}s" if plural else noun, between, last), 1)
+                regions = [{"region_number": place, "content": content} for place, content in contents]
+                conditions.append({"condition_name": condition, "regions": regions})
         items.append({"item_number": number, "conditions": conditions})
     formula = "[(4;%match_sing%) < (4;%mismatch_sing%)] & [(4;%match_plural%) < (4;%mismatch_plural%)]"
     return {

@@ -24,8 +24,8 @@ RECIPE: dict[str, Any] = {
     "stop_after": 2,
     "max_epochs": 100,
 }
-"""Sections 7.3 and 9.4. There the learning rate is drawn from [1, 100] and the clipping threshold from [0.0112,
-1.12], both log-uniform, for a loss per token; these are two that learn well."""
+"""Sections 7.3 and 9.4. There, for a loss per token, the learning rate is drawn from [1, 100] and the
+clipping threshold from [0.0112, 1.12], both log-uniform; these are two that learn well."""
 
 TRANSFORMER: dict[str, Any] = RECIPE | {"optimizer": "adam", "learning_rate": 1e-3, "clip": 1.0}
 """For transformers, which learn badly by SGD."""
@@ -43,8 +43,8 @@ def options(name: str, hidden: int = 256, window: int | None = 35, depth: int | 
     parsed = models.parse(name)
     if parsed.stack == "strat":
         raise TrainingError(
-            f"{name} keeps every element for ever, so it cannot read a stream; choose a stack with a limit, such "
-            "as sup-22 or vrns-3-3-5"
+            f"{name} keeps every element for ever, so it cannot read a stream; choose a stack with a limit, "
+            "such as sup-22 or vrns-3-3-5"
         )
     nondeterministic = parsed.stack not in ("", "strat", "sup", "sup-h")
     own: dict[str, Any] = {
@@ -93,7 +93,10 @@ def train(
     folder: str | Path, config: RunConfig | None = None, *, show: Show = "nothing", tensorboard: bool = False
 ) -> Result:
     """Begin a run on text in a new folder or, without a configuration, go on with the one that is there."""
-    corpus_of(Run.open(folder).config if config is None else config)
+    if config is None:
+        corpus_of(Run.open(folder).config)
+    else:
+        make(config, Share(), show)  # what is wrong is found before anything is written
     return training.train(folder, config, show=show, tensorboard=tensorboard, make=make)
 
 

@@ -1,10 +1,10 @@
 """The output layer and its cross-entropy over a large vocabulary, without all logits at once.
 
 With 10,000 words, the logits of a batch of 32 x 35 and their derivatives take 90 MB. Here they are made for
-`ROWS` tokens at a time. The loss is a plain sum over tokens, so that the derivatives by the hidden vectors and
-by the weights are known, up to a factor, as soon as the logits are: they are computed then and there, and no
-logits are kept or computed twice. docs/natural-language.md has the time and memory of this and of what torch
-offers.
+`ROWS` tokens at a time. The loss is a plain sum over tokens, so that the derivatives by the hidden vectors
+and by the weights are known, up to a factor, as soon as the logits are: they are computed then and there, and
+no logits are kept or computed twice. docs/natural-language.md has the time and memory of this and of what
+torch offers.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ndstack.nn.adaptive import AdaptiveOutput
 from ndstack.text.batches import IGNORED
 
 ROWS = 256
 """So many tokens at a time."""
 
 
-def total_loss(hidden: Tensor, output: torch.nn.Linear, targets: Tensor) -> Tensor:
+def total_loss(hidden: Tensor, output: torch.nn.Linear | AdaptiveOutput, targets: Tensor) -> Tensor:
     """The sum of -log p over all targets, in nats.
 
     Args:
@@ -32,19 +33,21 @@ def total_loss(hidden: Tensor, output: torch.nn.Linear, targets: Tensor) -> Tens
     scored = wanted != IGNORED
     if not bool(scored.all()):
         rows, wanted = rows[scored], wanted[scored]
-    bias = output.bias if output.bias is not None else output.weight.new_zeros(len(output.weight))
-    needed = torch.is_grad_enabled() and any(t.requires_grad for t in (rows, output.weight, bias))
+    if isinstance(output, AdaptiveOutput):
+        return output.total_loss(rows, wanted)
+    weight, bias = output.weight, output.bias
+    needed = torch.is_grad_enabled() and any(t.requires_grad for t in (rows, weight, bias))
     if torch.is_autocast_enabled(rows.device.type):
-        rows = rows.to(output.weight.dtype)
+        rows = rows.to(weight.dtype)
     if not needed:
-        return _total(rows, output.weight, bias, wanted, None)
+        return _total(rows, weight, bias, wanted, None)
     go: Any = _TotalLoss.apply
-    total: Tensor = go(rows, output.weight, bias, wanted)
+    total: Tensor = go(rows, weight, bias, wanted)
     return total
 
 
 @torch.no_grad()
-def surprisals(hidden: Tensor, output: torch.nn.Linear, targets: Tensor) -> Tensor:
+def surprisals(hidden: Tensor, output: torch.nn.Linear | AdaptiveOutput, targets: Tensor) -> Tensor:
     """-log p of each target, in nats, of the shape of `targets`; 0 where they are `IGNORED`."""
     rows, wanted = hidden.flatten(0, -2), targets.flatten()
     parts = [

@@ -108,7 +108,7 @@ def evaluate_pairs(
 
 
 def tokenize(text: str) -> list[str]:
-    """Words with punctuation and clitics split off in the manner of the Penn Treebank: `did n't`, `Kim 's`."""
+    """Words, with punctuation and clitics split off as in the Penn Treebank: `did n't`, `Kim 's`."""
     text = re.sub(r"(?i)n't\b", " n't", text)
     text = re.sub(r"(?i)(?<=\w)('(?:s|re|ve|ll|d|m))\b", r" \1", text)
     return re.findall(r"n't|'\w+|[\w.]*\w(?:[-.]\w+)*|[^\w\s]", text, flags=re.IGNORECASE)

@@ -13,11 +13,12 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
 from ndstack.errors import DatasetError
-from ndstack.text.corpus import HEADER, SPLITS, WORDS, Corpus, Header, Split, read_corpus
+from ndstack.text.corpus import HEADER, SPLITS, WORDS, Corpus, Header, Part, Split, read_corpus
 from ndstack.text.lines import pieces
 from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
 
@@ -25,8 +26,17 @@ BLOCK = 1 << 18
 
 Progress = Callable[[int], object]
 
+_NAMES: dict[str, Part] = {
+    "train": "train",
+    "test": "test",
+    "valid": "valid",
+    "validation": "valid",
+    "val": "valid",
+    "dev": "valid",
+}
 
-def find_parts(source: Path) -> dict[str, Path]:
+
+def find_parts(source: Path) -> dict[Part, Path]:
     """The files of a text: the file itself as "train", or those of a folder by the parts in their names.
 
     In a folder a file is a part if one of its name's dotted pieces is train, valid (or validation, val, dev)
@@ -36,10 +46,9 @@ def find_parts(source: Path) -> dict[str, Path]:
         return {"train": source}
     if not source.is_dir():
         raise DatasetError(f"{source} is neither a text file nor a folder of text files")
-    names = {"train": "train", "test": "test"} | dict.fromkeys(("valid", "validation", "val", "dev"), "valid")
-    found: dict[str, Path] = {}
+    found: dict[Part, Path] = {}
     for path in sorted(source.iterdir()):
-        parts = {names[piece] for piece in path.name.lower().split(".") if piece in names}
+        parts = {_NAMES[piece] for piece in path.name.lower().split(".") if piece in _NAMES}
         if not path.is_file() or len(parts) != 1:
             continue
         part = parts.pop()
@@ -108,16 +117,16 @@ def _count(path: Path, progress: Progress) -> Counter[str]:
     return counts
 
 
-def _write(folder: Path, files: dict[str, Path], vocabulary: Vocabulary, progress: Progress) -> None:
+def _write(folder: Path, files: dict[Part, Path], vocabulary: Vocabulary, progress: Progress) -> None:
     words = "".join(word + "\n" for word in vocabulary.words).encode()
     (folder / WORDS).write_bytes(words)
-    dtype = np.dtype(np.uint16 if len(vocabulary) <= 1 << 16 else np.uint32)
-    splits = {
-        part: _encode(path, folder / f"{part}.tokens", vocabulary, dtype, progress)
+    dtype: Literal["uint16", "uint32"] = "uint16" if len(vocabulary) <= 1 << 16 else "uint32"
+    splits: dict[Part, Split] = {
+        part: _encode(path, folder / f"{part}.tokens", vocabulary, np.dtype(dtype), progress)
         for part, path in files.items()
     }
     header = Header(
-        dtype=dtype.name,
+        dtype=dtype,
         types=len(vocabulary),
         vocabulary_sha256=hashlib.sha256(words).hexdigest(),
         splits=splits,
@@ -129,7 +138,7 @@ def _encode(
     source: Path,
     target: Path,
     vocabulary: Vocabulary,
-    dtype: np.dtype[np.unsignedinteger],
+    dtype: np.dtype[Any],
     progress: Progress,
 ) -> Split:
     """Write the tokens of one part."""

@@ -1,7 +1,7 @@
 """Language modelling on a corpus as a task for `ndstack.training.fit`, and its perplexity.
 
-Recurrent networks learn by truncated BPTT over a stream (section 7.1): the state of controller and stacks goes
-over from chunk to chunk, detached, and is that of `start` at the beginning of an epoch; the order never
+Recurrent networks learn by truncated BPTT over a stream (section 7.1): the state of controller and stacks
+goes over from chunk to chunk, detached, and is that of `start` at the beginning of an epoch; the order never
 changes. Transformers, whose memory of the past grows, learn from whole sentences in batches of similar
 lengths, shuffled in each epoch. The loss is the mean over the tokens of a step.
 """
@@ -72,7 +72,7 @@ class TextTask:
             total, state = read(model, batch, None if step == 0 else self.state)
             self.state = state.detach() if step + 1 < len(self.training) else None
         symbols = int((batch.targets >= 0).sum())
-        return Loss(total / batch.count, total.item(), symbols)
+        return Loss(total / batch.tokens, total.item(), symbols)
 
     def validate(self, model: LanguageModel) -> Nats:
         """Over this process's share of the validation part."""
@@ -105,8 +105,8 @@ def read(model: LanguageModel, batch: Batch, state: NetworkState | None) -> tupl
         state = model.start(batch.inputs.shape[0])
     elif state.batch_size != batch.inputs.shape[0]:
         raise NdstackError(
-            f"a state for {state.batch_size} rows carried to a chunk of {batch.inputs.shape[0]}; a run goes on "
-            "with as many rows and processes as it began with"
+            f"a state for {state.batch_size} rows carried to a chunk of {batch.inputs.shape[0]}; a run goes "
+            "on with as many rows and processes as it began with"
         )
     hidden, state = model.hidden(batch.inputs.to(device), state)
     return total_loss(hidden, model.output, batch.targets.to(device)), state
@@ -154,8 +154,8 @@ def check_fit(corpus: Corpus, model: LanguageModel) -> None:
     """Raise an error in one line unless the model knows the words of the corpus, in its order."""
     if model.alphabet != corpus.vocabulary.words:
         raise NdstackError(
-            f"the model knows {len(model.alphabet):,} words, expected the {len(corpus.vocabulary.words):,} of "
-            f"{corpus.folder} in their order; prepare the text with --vocabulary of the model's corpus"
+            f"the model knows {len(model.alphabet):,} words, expected the {len(corpus.vocabulary.words):,} "
+            f"of {corpus.folder} in their order; prepare the text with --vocabulary of the model's corpus"
         )
     if not model.bos:
         raise NdstackError("a model that cannot read <eos> given, expected one with embedding=...")

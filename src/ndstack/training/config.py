@@ -18,6 +18,7 @@ from ndstack.languages import Plan
 from ndstack.nn.configuration import first_problem
 from ndstack.nn.controllers import ControllerKind
 from ndstack.nn.initialization import LayerInit
+from ndstack.nn.language_model import OutputKind
 
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["32", "64", "bf16-mixed"]
@@ -74,6 +75,7 @@ class ModelOptions(Settings):
     heads: PositiveInt = 4
     feedforward: PositiveInt = 64
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    output: OutputKind = "full"
     layers_init: LayerInit = "xavier"
     actions_init: LayerInit = "uniform"
     init_bound: PositiveFloat = 0.1
