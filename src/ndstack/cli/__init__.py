@@ -3,7 +3,17 @@
 A module here is a group of commands. Heavy imports happen inside the commands, so that `--help` is quick.
 """
 
-from ndstack.cli import automata, demonstration, experiments, languages, text, training
+from ndstack.cli import analysis, automata, demonstration, experiments, languages, text, training
 from ndstack.cli.app import app, main
 
-__all__ = ["app", "automata", "demonstration", "experiments", "languages", "main", "text", "training"]
+__all__ = [
+    "analysis",
+    "app",
+    "automata",
+    "demonstration",
+    "experiments",
+    "languages",
+    "main",
+    "text",
+    "training",
+]
