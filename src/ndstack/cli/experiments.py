@@ -9,6 +9,7 @@ import typer
 
 from ndstack.cli.app import app
 from ndstack.cli.arguments import AsJson
+from ndstack.cli.output import print_table
 from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
@@ -118,9 +119,6 @@ def report(
 
 
 def _list(as_json: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from ndstack import experiments
 
     rows: list[dict[str, Any]] = []
@@ -131,13 +129,11 @@ def _list(as_json: bool) -> None:
     if as_json:
         print(json.dumps(rows))
         return
-    table = Table("experiment", "makes", "trials: smoke", "laptop", "paper", "about", box=None)
-    for row in rows:
-        counts = row["trials"].values()
-        table.add_row(
-            row["name"], ", ".join(row["outputs"]), *(f"{count:,}" for count in counts), row["title"]
-        )
-    Console(markup=False, highlight=False, emoji=False).print(table)
+    columns = ("experiment", "makes", "trials: smoke", "laptop", "paper", "about")
+    print_table(
+        columns,
+        ([row["name"], " ".join(row["outputs"]), *row["trials"].values(), row["title"]] for row in rows),
+    )
 
 
 def _engine(name: str, address: str | None, workers: int | None, cpus: float, gpus: float) -> "Any":
