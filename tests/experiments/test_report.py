@@ -77,14 +77,15 @@ def test_what_is_left_is_estimated_from_what_was_measured(small, tmp_path):
     assert estimate.expect(paces, longer) == pytest.approx(2.0 * 9 / 4)
     assert estimate.expect(paces, longer, all_epochs=True) == 200
     assert estimate.expect({}, longer) is None
-    likely, most, pairs = estimate.full_scale(folder, trials, [longer] * 10)
-    assert (likely, most, pairs) == (pytest.approx(45.0), 2000.0, 1)
+    found = estimate.full_scale(folder, trials, [longer] * 10, {"LSTM": 20.0})
+    assert found == estimate.FullScale(pytest.approx(45.0), 2000.0, 1, pytest.approx(450.0))
+    assert estimate.full_scale(folder, trials, [longer], {}).elsewhere is None
 
 
 def test_trials_with_less_data_say_nothing_about_full_scale(small, tmp_path):
     folder, trials = invented(small, tmp_path, CURVES)
     full = expand(small.model_copy(update={"settings": {}}))
-    assert estimate.full_scale(folder, trials, full) is None
+    assert estimate.full_scale(folder, trials, full, {}) is None
 
 
 def test_a_report_of_half_a_sweep_shows_what_there_is(small, tmp_path):

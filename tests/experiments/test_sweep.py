@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +69,10 @@ def test_a_stopped_sweep_goes_on_and_loses_and_repeats_nothing(stop, tmp_path):
             time.sleep(0.01)
         driver.send_signal(stop)
     assert driver.returncode == (130 if stop == signal.SIGINT else -signal.SIGKILL)
+    owner = int((second / files.LOCK).read_text())
+    while Path(f"/proc/{owner}").exists() and time.monotonic() < until:
+        time.sleep(0.01)  # the worker ends by itself
+    assert not Path(f"/proc/{owner}").exists()
     done = [trial for trial in trials if folder.status(trial) == "done"]
     assert 1 <= len(done) < len(trials)
     before = {trial.id: (folder.trial(trial) / "result.json").stat().st_mtime_ns for trial in done}

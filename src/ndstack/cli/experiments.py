@@ -192,7 +192,7 @@ def _run(
     )
     for trial, message in {**summary.failed, **summary.given_up}.items():
         print(f"ndstack: {trial} failed: {message}", file=sys.stderr)
-    _report(folder, None, as_json)
+    _report(folder, None, as_json or not sys.stdout.isatty())
     if summary.given_up:
         print(f"ndstack: the same command tries {len(summary.given_up)} trials again", file=sys.stderr)
     if summary.failed or summary.given_up:

@@ -64,27 +64,50 @@ def expect(paces: Mapping[Pair, Pace], trial: Trial, *, all_epochs: bool = False
     return None
 
 
+@dataclasses.dataclass(frozen=True)
+class FullScale:
+    """Core seconds that an experiment would take at full scale."""
+
+    likely: float
+    """With as many epochs as complete trials here took."""
+    most: float
+    """With all epochs that are allowed."""
+    pairs: int
+    """How many pairs of model and language were measured."""
+    elsewhere: float | None
+    """With the epochs of `likely` and the given seconds of an epoch."""
+
+
 def full_scale(
-    folder: SweepFolder, measured: Sequence[Trial], full: Sequence[Trial]
-) -> tuple[float, float, int] | None:
-    """Core seconds of an experiment at full scale.
+    folder: SweepFolder, measured: Sequence[Trial], full: Sequence[Trial], given: Mapping[str, float]
+) -> FullScale | None:
+    """What full scale would take, if every kind of model that it has was measured on the full data.
 
-    Only trials with the full amount of data count as measured, and every pair of model and language that full
-    scale has needs a trial of its model.
-
-    Returns:
-        As many epochs as complete trials here took; all epochs that are allowed; and how many pairs of model
-        and language were measured.
+    Args:
+        folder: of the trials.
+        measured: those that may have run.
+        full: all trials at full scale.
+        given: seconds of an epoch somewhere else, by label.
     """
     plans = {(trial.language, trial.config.data) for trial in full}
     paces = measure(folder, (trial for trial in measured if (trial.language, trial.config.data) in plans))
-    known = {model for model, _ in paces}
-    kinds = {str(trial.config.model).rstrip("0123456789-") for trial in full}
-    if not paces or not kinds <= {name.rstrip("0123456789-") for name in known}:
+    if not {_kind(trial) for trial in full} <= {name.rstrip("0123456789-") for name, _ in paces}:
         return None
     likely = sum(expect(paces, trial) or 0.0 for trial in full)
     most = sum(expect(paces, trial, all_epochs=True) or 0.0 for trial in full)
-    return likely, most, len(paces)
+    elsewhere = None
+    if {trial.label for trial in full} <= given.keys():
+        there = {
+            label: {key: dataclasses.replace(pace, seconds_an_epoch=seconds) for key, pace in paces.items()}
+            for label, seconds in given.items()
+        }
+        elsewhere = sum(expect(there[trial.label], trial) or 0.0 for trial in full)
+    return FullScale(likely, most, len(paces), elsewhere)
+
+
+def _kind(trial: Trial) -> str:
+    """A model's name without sizes."""
+    return str(trial.config.model).rstrip("0123456789-")
 
 
 def show_seconds(seconds: float) -> str:

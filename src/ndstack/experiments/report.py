@@ -12,6 +12,7 @@ from ndstack.errors import NdstackError
 from ndstack.experiments import estimate, figures, tables
 from ndstack.experiments.folder import Planned, SweepFolder
 from ndstack.experiments.page import Part, page
+from ndstack.experiments.registry import find
 from ndstack.experiments.results import Finished, finished
 from ndstack.experiments.spec import PAPER, Experiment, Output
 from ndstack.experiments.sweep import measures_of
@@ -96,20 +97,30 @@ def _facts(folder: SweepFolder, plan: Planned, trials: list[Trial], runs: list[F
     }
     spent = sum(sum(one.seconds.values()) for one in runs)
     facts["time spent"] = f"{estimate.show_seconds(spent)} of one core, in training"
-    full = expand(plan.full.at(PAPER))
-    guess = estimate.full_scale(folder, trials, full)
-    if guess is None:
-        facts["at full scale"] = f"{len(full):,} trials; no trial here shows how long they would take"
-    else:
-        likely, most, pairs = guess
-        here = [estimate.show_seconds(seconds / cores()) for seconds in (likely, most)]
-        facts["at full scale"] = (
-            f"{len(full):,} trials would take {here[0]} on the {cores()} cores of this machine with as many "
-            f"epochs as the trials here took, {here[1]} with all that are allowed; {pairs} pairs of model "
-            "and language were measured"
-        )
+    facts |= _full_scale(folder, plan, trials)
     for key, values in _environments(runs).items():
         facts[key] = ", ".join(sorted(values))
+    return facts
+
+
+def _full_scale(folder: SweepFolder, plan: Planned, trials: list[Trial]) -> dict[str, str]:
+    """How long the experiment would take at full scale: here, and by the dissertation's table 6.1."""
+    full = expand(plan.full.at(PAPER))
+    (table,) = find("times").outputs
+    printed = {label: float(row[0]) for label, row in table.printed.items() if isinstance(row[0], int)}
+    found = estimate.full_scale(folder, trials, full, printed)
+    if found is None:
+        why = "not every kind of model was trained on the full data here"
+        return {"at full scale": f"{len(full):,} trials; {why}"}
+    likely, most = (estimate.show_seconds(seconds / cores()) for seconds in (found.likely, found.most))
+    facts = {
+        "at full scale": f"{len(full):,} trials would take {likely} on the {cores()} cores of this machine "
+        f"with as many epochs as the trials here took, {most} with all that are allowed; {found.pairs} pairs "
+        "of model and language were measured"
+    }
+    if found.elsewhere is not None:
+        there = estimate.show_seconds(found.elsewhere)
+        facts["in the dissertation"] = f"{there} of one CPU or GPU for as many epochs, by table 6.1"
     return facts
 
 

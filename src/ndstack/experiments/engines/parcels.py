@@ -31,10 +31,13 @@ class Sender:
         names = sorted((name for name in names if _NAME.fullmatch(name)), key=lambda name: name != STATE)
         parcel: Parcel = {}
         for name in names:
-            version = self._version(name)
-            if self._sent.get(name) != version:
-                parcel[name] = (self.folder / name).read_bytes()
-                self._sent[name] = version
+            try:
+                version = self._version(name)
+                if self._sent.get(name) != version:
+                    parcel[name] = (self.folder / name).read_bytes()
+                    self._sent[name] = version
+            except FileNotFoundError:  # removed in this moment
+                continue
         return parcel
 
     def _version(self, name: str) -> tuple[int, int, int]:
