@@ -8,7 +8,19 @@ from types import ModuleType
 
 __version__ = "0.1.0"
 
-_ROOMS = ("automata", "functional", "grammars", "languages", "nn", "semirings", "stacks", "training")
+_ROOMS = (
+    "analysis",
+    "automata",
+    "experiments",
+    "functional",
+    "grammars",
+    "languages",
+    "nn",
+    "semirings",
+    "stacks",
+    "text",
+    "training",
+)
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from ndstack import languages
+from ndstack.analysis.figures import Evolution
 from ndstack.cli import app
 from ndstack.experiments import Experiment, Inline, SweepFolder, estimate, expand, make_report, run_sweep
+from ndstack.experiments.inside import correct_shares, pattern
 from ndstack.experiments.page import Part, inline, page
 from ndstack.experiments.results import finished, mean_by_length, mean_curve, select
 from ndstack.experiments.tables import Sheet
@@ -110,6 +113,24 @@ def test_a_report_of_nothing_is_drawn_as_well(small, tmp_path):
     folder = SweepFolder(tmp_path)
     folder.begin(small, "paper", None)
     assert make_report(folder).complete == 0
+
+
+def test_the_correct_action_is_push_then_replace_then_pop():
+    actions = np.arange(2 * 3 * 3).reshape(2, 3, 3) / 18
+    evolution = Evolution(("0", "#", "0"), (0, 1), ("push", "replace", "pop"), actions)
+    assert (correct_shares(evolution) * 18).round().tolist() == [[0, 4, 8], [9, 13, 17]]
+
+
+def test_the_string_of_figure_9_5_repeats_0123():
+    language = languages.get("marked-reversal(k=40)")
+    word = pattern(language, (8, 14))
+    assert word == tuple("012301#103210")
+    assert word in language
+
+
+def test_times_are_shown_in_fitting_units():
+    shown = [estimate.show_seconds(seconds) for seconds in (4.2, 100, 600, 9000, 200_000)]
+    assert shown == ["4 s", "1.7 min", "10.0 min", "2.5 h", "2.3 days"]
 
 
 def test_tables_as_markdown_and_csv():

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ndstack.experiments.folder import SweepFolder
 from ndstack.experiments.trials import Trial
+from ndstack.training import DataConfig, ModelOptions
 
 Pair = tuple[str, str]
 """A model's name and a language."""
@@ -89,8 +90,8 @@ def full_scale(
         full: all trials at full scale.
         given: seconds of an epoch somewhere else, by label.
     """
-    plans = {(trial.language, trial.config.data) for trial in full}
-    paces = measure(folder, (trial for trial in measured if (trial.language, trial.config.data) in plans))
+    sizes = {_size(trial) for trial in full}
+    paces = measure(folder, (trial for trial in measured if _size(trial) in sizes))
     if not {_kind(trial) for trial in full} <= {name.rstrip("0123456789-") for name, _ in paces}:
         return None
     likely = sum(expect(paces, trial) or 0.0 for trial in full)
@@ -103,6 +104,11 @@ def full_scale(
         }
         elsewhere = sum(expect(there[trial.label], trial) or 0.0 for trial in full)
     return FullScale(likely, most, len(paces), elsewhere)
+
+
+def _size(trial: Trial) -> tuple[str, DataConfig, ModelOptions]:
+    """What, besides the model, decides how long an epoch takes."""
+    return trial.language, trial.config.data, trial.config.options
 
 
 def _kind(trial: Trial) -> str:

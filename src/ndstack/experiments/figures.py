@@ -34,7 +34,9 @@ def draw(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Fi
         "heatmaps": inside.draw_heatmaps,
     }
     maker = makers.get(output.kind)
-    return None if maker is None else maker(output, experiment, runs)
+    tongues, labels = shown_languages(output, experiment), shown_models(output, experiment)
+    shown = [one for one in runs if one.trial.base_language in tongues and one.trial.label in labels]
+    return None if maker is None else maker(output, experiment, shown)
 
 
 def shown_languages(output: Output, experiment: Experiment) -> list[str]:

@@ -7,6 +7,7 @@ out again, with what had come back.
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from pathlib import Path
@@ -56,6 +57,7 @@ class Ray:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
         self._check_address()
         if self._address is None:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             options |= {"address": "local", "num_cpus": self._workers, "include_dashboard": False}
         else:
             options |= {"address": self._address}
