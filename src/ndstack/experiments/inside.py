@@ -51,6 +51,8 @@ def draw_evolution(output: Output, experiment: Experiment, runs: Sequence[Finish
 
 def correct_shares(evolution: Evolution) -> Any:
     """[epochs, n]: the share of push before the middle of w#w^R, of replace at it, of pop after it."""
+    if MARKER not in evolution.inputs or "replace" not in evolution.action_names:
+        raise NdstackError("the figure is about nondeterministic stacks on marked reversal; name these alone")
     middle = evolution.inputs.index(MARKER)
     order = [evolution.action_names.index(name) for name in ("push", "replace", "pop")]
     right = [
