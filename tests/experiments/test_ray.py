@@ -11,7 +11,7 @@ import pytest
 from ndstack.errors import NdstackError
 from ndstack.experiments import Inline, SweepFolder, expand, run_sweep
 from ndstack.experiments.engines.parcels import Sender, pack, unpack
-from ndstack.experiments.engines.ray import Ray
+from ndstack.experiments.engines.ray import OWN, Ray
 
 pytest.importorskip("ray")
 
@@ -25,7 +25,7 @@ def test_two_nodes_share_a_sweep_and_one_is_killed(small, tmp_path):
     experiment = small.model_copy(update={"settings": settings})
     (tmp_path / "experiment.json").write_text(experiment.model_dump_json())
     environment = os.environ | {
-        "RAY_USAGE_STATS_ENABLED": "0",
+        **OWN,
         "RAY_health_check_initial_delay_ms": "500",
         "RAY_health_check_period_ms": "500",
         "RAY_ENABLE_METRICS_COLLECTION": "0",
@@ -42,7 +42,12 @@ def test_two_nodes_share_a_sweep_and_one_is_killed(small, tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     folder, trials = SweepFolder(tmp_path / "out"), expand(experiment)
-    assert [e["trial"] for e in events if e["state"] == "again"], "the killed node had no trial"
+    lost = [e["trial"] for e in events if e["state"] == "again"]
+    assert lost, "the killed node had no trial"
+    logs = [(tmp_path / "out" / "trials" / name / "log.txt").read_text() for name in lost]
+    assert all(
+        int(log.rpartition("start at epoch ")[2].split(",")[0]) > 1 for log in logs
+    )  # not from the start
     assert sorted(e["trial"] for e in events if e["state"] == "done") == sorted(t.id for t in trials)
     whole = SweepFolder(tmp_path / "whole")
     whole.begin(experiment, "paper", None)

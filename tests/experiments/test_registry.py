@@ -123,6 +123,7 @@ def test_only_chooses():
     trials = paper("cfls")
     chosen = choose(trials, "model=lstm,model=NS+S+U,language=dyck")
     assert {(t.config.model, t.language) for t in chosen} == {("lstm", "dyck"), ("rns-2-3", "dyck")}
+    assert len(choose(paper("ptb"), "model=LSTM, 258 units,model=NS, |Q| = 1, |Γ| = 2")) == 20
     assert len(choose(paper("capacity"), "language=dyck")) == 6 * 7 * 10
     with pytest.raises(NdstackError, match="no trial has model=gru; there are LSTM"):
         choose(trials, "model=gru")

@@ -23,9 +23,9 @@ def main(place):
     experiment = Experiment.of(json.loads((place / "experiment.json").read_text()), "experiment.json")
     folder = SweepFolder(place / "out")
     trials = expand(folder.begin(experiment, "paper", None))
-    head = {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    second = cluster.add_node(num_cpus=1, object_store_memory=STORE)
+    node = {"num_cpus": 1, "object_store_memory": STORE}
+    cluster = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
+    second = cluster.add_node(**node)
 
     def kill():
         """Both nodes have sent part of a trial by then: two have a state, none a result."""

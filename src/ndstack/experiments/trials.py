@@ -76,7 +76,7 @@ def expand(experiment: Experiment) -> list[Trial]:
 def choose(trials: Sequence[Trial], only: str) -> list[Trial]:
     """The trials that `model=rns-2-3,language=dyck` leaves; the same key again means "or"."""
     wanted: dict[str, list[str]] = {}
-    for part in only.split(","):
+    for part in re.split(r",(?=\s*\w+=)", only):  # labels may have commas of their own
         key, equals, value = part.partition("=")
         if key.strip() not in ("model", "language") or not equals:
             raise NdstackError(f"--only {only!r} given, expected such as model=rns-2-3,language=dyck")

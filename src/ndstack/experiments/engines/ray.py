@@ -23,6 +23,11 @@ MESSAGES = 100
 """How many parcels are taken in one poll."""
 
 
+OWN = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+"""For a Ray of our own, to be set before Ray is imported: it listens on the loopback address alone, as it
+does on those systems, and sends no reports about its use."""
+
+
 class Ray:
     """Trials as Ray tasks.
 
@@ -43,6 +48,9 @@ class Ray:
         gpus: float = 0.0,
         every: float = 10.0,
     ) -> None:
+        if address is None:
+            for name, value in OWN.items():
+                os.environ.setdefault(name, value)
         try:
             import ray
         except ImportError:
@@ -57,7 +65,6 @@ class Ray:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
         self._check_address()
         if self._address is None:
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             options |= {"address": "local", "num_cpus": self._workers, "include_dashboard": False}
         else:
             options |= {"address": self._address}
