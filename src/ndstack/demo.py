@@ -21,11 +21,11 @@ SETTINGS: dict[str, Any] = {
     "data": {
         "train": 4_000,
         "validation": 400,
-        "lengths": (30, 50),
-        "test_lengths": (30, 60),
+        "lengths": (20, 40),
+        "test_lengths": (20, 60),
         "test_per_length": 20,
     },
-    "training": {"learning_rate": 0.01, "max_epochs": 12, "threads": 2},
+    "training": {"learning_rate": 0.02, "max_epochs": 10, "threads": 2},
 }
 QUICK: dict[str, Any] = {
     "language": LANGUAGE,
@@ -49,8 +49,8 @@ def run_demo(out: Path, *, quick: bool) -> None:
     language = get(LANGUAGE)
     settings = QUICK if quick else SETTINGS
     low, high = settings["data"]["lengths"]
-    print(f"Strings such as 0110#0110 reversed, of {low} to {high} symbols: after # everything is decided by")
-    print("what came before it, in reverse order, so a stack is what it takes.\n")
+    print(f"Two networks learn to write strings like 00101#10100, {low} to {high} symbols long: what comes")
+    print("after the # is what came before it, in reverse, so a stack is what it takes.\n")
     results, evaluations = {}, {}
     for name in MODELS:
         results[name] = _train(out / name, RunConfig.of({**settings, "model": name}))
