@@ -1,8 +1,9 @@
 """What stacks cost on text (chapters 7, 9): training at 10,000 words, 32 rows of 35, 256 units, D = 35.
 
 A step is forward, loss, backward, clipping and SGD, with the state carried from chunk to chunk. Models take
-turns, so that noise hits all alike; medians are shown, as ratios to the LSTM of the same run. Memory is what
-the peak of a process of its own that trains the model exceeds the memory before the first step by.
+turns, so that noise hits all alike; medians are shown, as ratios to the LSTM of the same run. With one thread
+the time is that of the processor, which a busy machine disturbs less; with more, that of the clock. Memory is
+by how much the peak of a process of its own that trains the model exceeds the memory before the first step.
 
 `--loss` compares ways to compute the output layer's cross-entropy instead.
 
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -63,19 +63,27 @@ class Training:
 
 def medians(work: dict[str, Callable[[], object]], repeats: int, warm: int = 3) -> dict[str, float]:
     """The median seconds of each piece of work; they take turns."""
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     times: dict[str, list[float]] = {name: [] for name in work}
     for turn in range(warm + repeats):
         for name, one in work.items():
-            begin = time.perf_counter()
+            begin = clock()
             one()
             if turn >= warm:
-                times[name].append(time.perf_counter() - begin)
+                times[name].append(clock() - begin)
     return {name: statistics.median(values) for name, values in times.items()}
 
 
 def peak() -> float:
-    """The greatest memory of this process so far, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """The greatest memory of this process since `forget_peak`, in MB (Linux)."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def forget_peak() -> float:
+    """Let the peak be the memory of this moment, in MB, which is returned."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak()
 
 
 def memory(kind: str, name: str, count: int) -> float:
@@ -86,7 +94,7 @@ def memory(kind: str, name: str, count: int) -> float:
 
 def measure_memory(kind: str, name: str) -> float:
     work = Training(name).step if kind == "model" else losses()[name]
-    before = peak()
+    before = forget_peak()
     for _ in range(4):
         work()
     return peak() - before
@@ -104,7 +112,7 @@ def losses() -> dict[str, Callable[[], object]]:
 
     ways = {
         "all logits, cross_entropy": lambda: cross_entropy(layer(hidden), targets),
-        "256 at a time (ndstack)": lambda: total_loss(hidden, layer, targets) / len(targets),
+        "128 at a time (ndstack)": lambda: total_loss(hidden, layer, targets) / len(targets),
         "256 at a time, computed twice": lambda: sum(
             torch.utils.checkpoint.checkpoint(
                 lambda h, t: cross_entropy(linear(h, layer.weight, layer.bias), t, reduction="sum"),

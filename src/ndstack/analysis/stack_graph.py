@@ -108,7 +108,7 @@ class StackProbability:
     probability: float
 
 
-def most_probable_stacks(runs: Runs, k: int, limit: int = 2000) -> list[StackProbability]:
+def most_probable_stacks(runs: Runs, k: int, limit: int = 1000) -> list[StackProbability]:
     """The k most probable pairs of state and stack at `runs.time`, most probable first.
 
     Runs that end with the same stack are added up, however it came about. Stacks are opened from the top; the

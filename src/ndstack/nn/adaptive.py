@@ -24,8 +24,8 @@ class AdaptiveOutput(torch.nn.Module):
         super().__init__()
         if features < 16 or symbols < 4:
             raise NdstackError(
-                f"adaptive softmax over {symbols} symbols from {features} numbers asked for, expected 4 or more "
-                "symbols and 16 or more numbers; use output='full'"
+                f"adaptive softmax over {symbols} symbols from {features} numbers asked for, expected 4 or "
+                "more symbols and 16 or more numbers; use output='full'"
             )
         cutoffs = sorted({max(1, symbols // 10), max(1, symbols // 2)})
         self.inner = torch.nn.AdaptiveLogSoftmaxWithLoss(features, symbols, cutoffs, div_value=4.0)

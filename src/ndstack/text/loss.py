@@ -17,7 +17,7 @@ from torch import Tensor
 from ndstack.nn.adaptive import AdaptiveOutput
 from ndstack.text.batches import IGNORED
 
-ROWS = 256
+ROWS = 128
 """So many tokens at a time."""
 
 
@@ -71,18 +71,14 @@ def _total(rows: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, grads: G
     for first in range(0, len(rows), ROWS):
         part = slice(first, first + ROWS)
         wanted = targets[part, None]
-        logits = torch.addmm(bias, rows[part], weight.t())
-        logits -= logits.amax(1, keepdim=True)
-        chosen = logits.gather(1, wanted)
-        logits.exp_()
-        norm = logits.sum(1, keepdim=True)
-        total += (norm.log() - chosen).double().sum()
+        log_p = torch.log_softmax(torch.addmm(bias, rows[part], weight.t()), 1)
+        chosen = log_p.gather(1, wanted)
+        total -= chosen.double().sum()
         if grads is not None:  # d loss / d logits = p - 1[target]
-            logits /= norm
-            logits.scatter_add_(1, wanted, torch.full_like(chosen, -1))
-            torch.mm(logits, weight, out=grads[0][part])
-            grads[1].addmm_(logits.t(), rows[part])
-            grads[2].add_(logits.sum(0))
+            slope = log_p.exp_().scatter_add_(1, wanted, torch.full_like(chosen, -1))
+            torch.mm(slope, weight, out=grads[0][part])
+            grads[1].addmm_(slope.t(), rows[part])
+            grads[2].add_(slope.sum(0))
     return total.to(rows.dtype)
 
 
