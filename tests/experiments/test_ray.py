@@ -83,3 +83,33 @@ def test_parcels_write_nowhere_else(name, tmp_path):
 def test_an_address_without_a_cluster_is_an_error_in_one_line():
     with pytest.raises(NdstackError, match=r"no Ray at 127\.0\.0\.1:1: Connection refused; begin one with"):
         Ray("127.0.0.1:1").__enter__()
+
+
+def test_only_addresses_on_the_cluster_itself():
+    with pytest.raises(NdstackError, match="expected auto or HOST:PORT"):
+        Ray("ray://127.0.0.1:10001").__enter__()
+
+
+class Pretended:
+    """A cluster of which only the size matters."""
+
+    def __init__(self, **resources):
+        self.resources, self.down = resources, False
+
+    def cluster_resources(self):
+        return self.resources
+
+    def shutdown(self):
+        self.down = True
+
+
+def test_as_many_trials_as_there_is_room_for():
+    for cpus, gpus, room in [(1, 0, 8), (3, 0, 2), (1, 0.5, 4), (4, 0.25, 2)]:
+        engine = Ray("auto", cpus=cpus, gpus=gpus)
+        engine._ray = Pretended(CPU=8.0, GPU=2.0)
+        assert engine.slots() == room
+    engine = Ray("auto", gpus=1)
+    engine._ray = Pretended(CPU=8.0)
+    with pytest.raises(NdstackError, match="a trial takes 1 GPUs, but the cluster has 0"):
+        engine._check_room()
+    assert engine._ray.down

@@ -12,7 +12,7 @@ from ndstack.errors import NdstackError
 from ndstack.experiments import estimate, figures, tables
 from ndstack.experiments.folder import Planned, SweepFolder
 from ndstack.experiments.page import Part, page
-from ndstack.experiments.registry import find
+from ndstack.experiments.registry import ORDER, find
 from ndstack.experiments.results import Finished, finished
 from ndstack.experiments.spec import PAPER, Experiment, Output
 from ndstack.experiments.sweep import measures_of
@@ -86,7 +86,8 @@ def _about(plan: Planned) -> str:
     experiment, scale = plan.experiment, plan.full.scales.get(plan.scale)
     section = f"Section {experiment.section}. " if experiment.section else ""
     note = f" ({scale.about})" if scale is not None and scale.about else ""
-    return f"{section}{experiment.name} at the scale {plan.scale}{note}. {experiment.about}".strip()
+    at = f" at the scale {plan.scale}" if plan.full.scales else ""
+    return f"{section}{experiment.name}{at}{note}. {experiment.about}".strip()
 
 
 def _facts(folder: SweepFolder, plan: Planned, trials: list[Trial], runs: list[Finished]) -> dict[str, str]:
@@ -106,8 +107,10 @@ def _facts(folder: SweepFolder, plan: Planned, trials: list[Trial], runs: list[F
 def _full_scale(folder: SweepFolder, plan: Planned, trials: list[Trial]) -> dict[str, str]:
     """How long the experiment would take at full scale: here, and by the dissertation's table 6.1."""
     full = expand(plan.full.at(PAPER))
-    (table,) = find("times").outputs
-    printed = {label: float(row[0]) for label, row in table.printed.items() if isinstance(row[0], int)}
+    printed: dict[str, float] = {}
+    if plan.full.name in ORDER:
+        (table,) = find("times").outputs
+        printed = {label: float(row[0]) for label, row in table.printed.items() if isinstance(row[0], int)}
     found = estimate.full_scale(folder, trials, full, printed)
     if found is None:
         why = "not every kind of model was trained on the full data here"

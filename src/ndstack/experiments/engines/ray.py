@@ -32,7 +32,7 @@ class Ray:
     """Trials as Ray tasks.
 
     Args:
-        address: of a cluster, "auto" for the one this machine belongs to, None for a Ray of our own.
+        address: of a cluster that this machine belongs to, or "auto"; None for a Ray of our own.
         workers: CPUs of a Ray of our own.
         cpus: that a trial takes.
         gpus: that a trial takes; parts of one are possible.
@@ -73,12 +73,17 @@ class Ray:
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             where = self._address or "this machine"
             raise NdstackError(f"no Ray at {where}: {' '.join(str(error).split())[:300]}") from None
+        self._check_room()
         needs = {"num_cpus": self._cpus, "num_gpus": self._gpus}
         self._task = self._ray.remote(**needs, max_retries=0, num_returns="streaming")(work_remotely)
         return self
 
     def _check_address(self) -> None:
         """Ray itself takes minutes to say that nobody is there."""
+        if "://" in (self._address or ""):
+            raise NdstackError(
+                f"--address {self._address} given, expected auto or HOST:PORT, on a machine of the cluster"
+            )
         host, colon, port = (self._address or "").rpartition(":")
         if not colon or "/" in host or not port.isdecimal():
             return
@@ -88,6 +93,15 @@ class Ray:
             raise NdstackError(
                 f"no Ray at {self._address}: {error.strerror or error}; begin one with ray start --head"
             ) from None
+
+    def _check_room(self) -> None:
+        """A trial that fits nowhere would wait for ever."""
+        have = self._ray.cluster_resources()
+        for kind, wanted in (("CPU", self._cpus), ("GPU", self._gpus)):
+            there = have.get(kind, 0.0)
+            if wanted > there:
+                self._ray.shutdown()
+                raise NdstackError(f"a trial takes {wanted:g} {kind}s, but the cluster has {there:g}")
 
     def __exit__(self, *exception: object) -> None:
         self.stop()
