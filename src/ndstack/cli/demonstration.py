@@ -17,7 +17,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where the pictures go.")] = Path("demo"),
     quick: Annotated[bool, typer.Option("--quick", help="The smallest version.")] = False,
 ) -> None:
-    """Train a network with a stack and one without on the same language; compare them, look into the stack."""
+    """Train a network with a stack and one without on one language; compare them, look into the stack."""
     from ndstack.demo import run_demo
 
     run_demo(out, quick=quick)
