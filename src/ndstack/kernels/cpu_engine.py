@@ -51,8 +51,9 @@ class CpuChart:
         times, kinds, band = places.times, places.kinds, places.band
         double = torch.float64
         masses = (batch, times, band + 1, kinds) if band else (batch, 0, 0, 0)
+        columns = zeros(batch, places.size, dtype) if band else torch.empty(batch, places.size, dtype=dtype)
         return cls(
-            zeros(batch, places.size, dtype),
+            columns,
             torch.empty(batch, times, kinds, dtype=double),
             torch.empty(batch, times, kinds, dtype=double),
             torch.empty(masses, dtype=double),

@@ -12,6 +12,7 @@ have no other successors, a token of a `Tape` takes their place.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -79,10 +80,15 @@ def start(
     Args:
         band: the window D, or 0 without one.
     """
-    room = steps + 1 if steps > 1 else 32  # one step is likely to be the first of many
+    room = steps + 1 if steps > 1 else _likely(states * symbols)
     places = layout(states, symbols, max(room, 4 * (band + 1)), band)
     chart = CpuChart.empty(batch, places, fix, dtype)
     return (*_tensors(chart), *links(chart.columns, places)), Place(places, fix, 0, Filled(0))
+
+
+def _likely(kinds: int) -> int:
+    """For how many steps to make room at the first of them: about a megabyte, mostly untouched."""
+    return max(32, min(128, math.isqrt(2**19 // kinds**2)))
 
 
 def _tensors(chart: CpuChart) -> Memory:
@@ -109,9 +115,10 @@ def with_room(memory: Memory, place: Place, steps: int) -> tuple[Memory, Place]:
     enough = time + steps + 1 <= old.times
     if enough and place.filled.time == time:
         return memory, place
-    memory, settled_place = settled(memory, place)
-    assert settled_place is not None
-    place = settled_place
+    grows = not enough and place.filled.time == time and not band
+    tape = place.tape if grows else None
+    if tape is None:
+        memory, place = settled(memory, place)
     shift = time - band if band and not enough and time > band else 0
     times = old.times if enough else max(time - shift + steps + 1, 2 * (time - shift))
     new = layout(old.states, old.symbols, times, band)
@@ -123,12 +130,16 @@ def with_room(memory: Memory, place: Place, steps: int) -> tuple[Memory, Place]:
         if source.numel():
             target[:, :kept] = source[:, shift : time + 1]
     chart.lost.copy_(memory[5])
+    after = Place(new, place.bottom_fix, time - shift, Filled(time - shift), tape)
+    if tape is not None:
+        place.filled.time = -1  # this state has its heir, in other memory
+        tape.hold(_tensors(chart)[:5], new)
+        return (*_tensors(chart), memory[6]), after
     dense = memory[6:]
     if new is not old or shift:
         moved: Any = _MoveLinks.apply
         dense = moved(*dense, move)
-    place = Place(new, place.bottom_fix, time - shift, Filled(time - shift))
-    return (*_tensors(chart), *dense), place
+    return (*_tensors(chart), *dense), after
 
 
 class _Move:
@@ -210,9 +221,9 @@ def _on_tape(memory: Memory, place: Place, linked: bool) -> tuple[Memory, Place,
     return (*tensors, enclose(memory[6:], tape)), dataclasses.replace(place, tape=tape), tape
 
 
-def settled(memory: Memory, place: Place | None) -> tuple[Memory, Place | None]:
+def settled(memory: Memory, place: Place) -> tuple[Memory, Place]:
     """The same charts, with links that are ordinary tensors in the graph of derivatives."""
-    if place is None or place.tape is None:
+    if place.tape is None:
         return memory, place
     links = expose(memory[6], place.tape, place.time)
     return (*memory[:6], *links), dataclasses.replace(place, tape=None)

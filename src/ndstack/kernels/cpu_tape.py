@@ -89,14 +89,19 @@ class Tape:
     def __init__(
         self, tensors: tuple[Tensor, ...], layout: Layout, bottom_fix: bool, begin: int, older: bool
     ) -> None:
-        self.tensors, self.layout, self.begin, self.older = tensors, layout, begin, older
+        self.bottom_fix, self.begin, self.older = bottom_fix, begin, older
         self.batch, self.dtype = tensors[0].shape[0], tensors[0].dtype
         self.kind = KIND[self.dtype]
-        numbers = [layout.states, layout.symbols, layout.band, bottom_fix, layout.times, layout.size]
+        self._passes: dict[int, Pass] = {}
+        self.hold(tensors, layout)
+
+    def hold(self, tensors: tuple[Tensor, ...], layout: Layout) -> None:
+        """From now on, keep the charts here; all that they hold has been copied."""
+        self.tensors, self.layout = tensors, layout
+        numbers = [layout.states, layout.symbols, layout.band, self.bottom_fix, layout.times, layout.size]
         places = [layout.start.ctypes.data, layout.stride.ctypes.data, *(t.data_ptr() for t in tensors)]
         self.table = np.array([*numbers, *places], np.int64)
         self.at = self.table.ctypes.data
-        self._passes: dict[int, Pass] = {}
 
     def current(self) -> Pass:
         """What the backward pass that is going on in this thread has left so far."""

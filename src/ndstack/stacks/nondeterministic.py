@@ -70,8 +70,10 @@ class NondeterministicState(State):
 
     def settled(self) -> Self:
         """The same state, all tensors of which are ordinary ones in the graph of derivatives."""
+        if self.place is None or self.place.tape is None:
+            return self
         memory, place = settled(self.memory, self.place)
-        return self if place is self.place else dataclasses.replace(self, memory=memory, place=place)
+        return dataclasses.replace(self, memory=memory, place=place)
 
     def _map(self, change: Callable[[Tensor], Tensor], *, spared: bool = False) -> Self:
         own = self.settled()
