@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 from torch import Tensor
 
+from ndstack.stacks import Stack, Stratification, Superposition
 from ndstack.stacks.nondeterministic import Nondeterministic, NondeterministicState
 
 STACK = Nondeterministic(2, 2)
@@ -131,3 +135,32 @@ def test_the_layer_of_a_controller_has_derivatives() -> None:
     ours = grad(weighted(torch.stack(readings, 1)), hidden, weight, bias)
     for mine, theirs in zip(ours, grad(weighted(whole), hidden, weight, bias), strict=True):
         assert close(mine, theirs)
+
+
+@pytest.mark.parametrize("stack", [Superposition(3), Stratification(3)], ids=["superposition", "stratification"])
+def test_a_layer_that_steps_share_sums_up_their_derivatives(stack: Stack[Any]) -> None:
+    """From one pass and the next, over branches, and with another layer in between."""
+    generator = torch.Generator().manual_seed(4)
+    hidden, weight, other = (
+        torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+        for shape in ((2, 6, 4), (stack.control_size, 4), (stack.control_size, 4))
+    )
+    bias = torch.zeros(stack.control_size, dtype=torch.float64, requires_grad=True)
+    layers = [weight, weight, other, weight, weight]
+
+    def run(whole: bool) -> Tensor:
+        state, readings = stack.start(2, dtype=torch.float64), []
+        for t, layer in enumerate(layers):
+            controls = torch.nn.functional.linear(hidden[:, t], layer, bias)
+            squash = getattr(torch, stack.push_activation)
+            split = controls[:, : stack.action_size], squash(controls[:, stack.action_size :])
+            state = stack.step(state, *split) if whole else stack.drive(state, hidden[:, t], layer, bias)
+            readings.append(state.reading)
+        branch = stack.drive(state, hidden[:, 5], weight, bias)
+        return weighted(torch.stack([*readings, branch.reading], 1)) + state.reading.square().sum()
+
+    expected, ours = grad(run(True), hidden, weight, other, bias), run(False)
+    assert close(grad(ours, hidden)[0], expected[0])
+    for _ in range(2):
+        for mine, theirs in zip(grad(ours, hidden, weight, other, bias), expected, strict=True):
+            assert close(mine, theirs)
