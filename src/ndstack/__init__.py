@@ -8,7 +8,7 @@ from types import ModuleType
 
 __version__ = "0.1.0"
 
-_ROOMS = ("automata", "functional", "grammars", "languages", "nn", "semirings", "stacks")
+_ROOMS = ("automata", "functional", "grammars", "languages", "nn", "semirings", "stacks", "training")
 
 
 def __getattr__(name: str) -> ModuleType:

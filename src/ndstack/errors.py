@@ -23,3 +23,7 @@ class DatasetError(NdstackError):
 
 class DivergenceError(NdstackError):
     """A sum over infinitely many derivations or runs that has no finite value."""
+
+
+class TrainingError(NdstackError):
+    """A run that cannot start, go on or be read."""

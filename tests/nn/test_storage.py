@@ -90,7 +90,7 @@ def test_a_failed_save_leaves_the_old_model_and_no_litter(tmp_path, monkeypatch)
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ndstack.nn.storage.os.fsync", fail)
+    monkeypatch.setattr("ndstack.files.os.fsync", fail)
     with pytest.raises(NdstackError, match=r"cannot write a model to .*: No space left on device"):
         models.build("sup-3", "dyck").save(tmp_path)
     assert len(list(tmp_path.iterdir())) == 2

@@ -29,6 +29,11 @@ def set_num_threads(count: int | None) -> None:
     _wanted = count
 
 
+def get_wanted() -> int | None:
+    """What `set_num_threads` was last told."""
+    return _wanted
+
+
 def get_num_threads() -> int:
     """The number of threads of the compiled kernels."""
     return torch.get_num_threads() if _wanted is None else _wanted

@@ -7,8 +7,7 @@ The parameters carry a checksum. Nothing is ever unpickled.
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
+import json
 from pathlib import Path
 
 import safetensors
@@ -17,6 +16,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from ndstack import files
 from ndstack.errors import NdstackError
 from ndstack.nn.configuration import ModelConfig, describe, first_problem
 from ndstack.nn.language_model import LanguageModel
@@ -31,18 +31,21 @@ def save(model: LanguageModel, folder: str | Path) -> None:
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / PARAMETERS, pack(model.state_dict()))
-        _write(folder / CONFIGURATION, (configuration.model_dump_json(indent=2) + "\n").encode())
+        files.replace(folder / PARAMETERS, pack(model.state_dict()))
+        files.replace(folder / CONFIGURATION, (configuration.model_dump_json(indent=2) + "\n").encode())
     except OSError as error:
         raise NdstackError(f"cannot write a model to {folder}: {error.strerror or error}") from None
 
 
-def load(folder: str | Path, device: torch.device | str | None = None) -> LanguageModel:
+def load(
+    folder: str | Path, device: torch.device | str | None = None, *, parameters: str = PARAMETERS
+) -> LanguageModel:
     """Read the model that `save` wrote; it is in evaluation mode, ready for use.
 
     Args:
         folder: where it is.
         device: where its parameters go; the CPU if not given.
+        parameters: the name of the file that holds them.
     """
     path = Path(folder) / CONFIGURATION
     try:
@@ -57,29 +60,50 @@ def load(folder: str | Path, device: torch.device | str | None = None) -> Langua
         raise NdstackError(f"{path} does not describe a model: {first_problem(error)}") from None
     except (NdstackError, RuntimeError) as error:  # of torch, if sizes are too great
         raise NdstackError(f"{path} does not describe a model: {' '.join(str(error).split())}") from None
-    tensors = unpack(Path(folder) / PARAMETERS, expected)
+    tensors, _ = read(Path(folder) / parameters, expected)
     model = configuration.make()
     model.load_state_dict(tensors)
     return model.to(device).eval()
 
 
-def pack(tensors: dict[str, Tensor]) -> bytes:
-    """The content of a safetensors file that carries a checksum."""
+def pack(tensors: dict[str, Tensor], note: str = "") -> bytes:
+    """The content of a safetensors file that carries a note and a checksum of everything."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    return safetensors.torch.save(tensors, metadata={"sha256": _checksum(tensors)})
+    metadata = {"ndstack": json.dumps({"note": note, "sha256": _checksum(tensors, note)})}
+    return safetensors.torch.save(tensors, metadata=metadata)  # one key: the order of several is not fixed
 
 
-def unpack(path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of a file, if they have the names, shapes and types of those expected."""
+def read(path: Path, expected: dict[str, Tensor] | None = None) -> tuple[dict[str, Tensor], str]:
+    """The tensors and the note of a file that `pack` made.
+
+    Args:
+        path: the file.
+        expected: tensors of the names, shapes and types that there should be; if not given, any are good.
+    """
     try:
         with safetensors.safe_open(path, framework="pt") as file:
-            _check_names(path, set(file.keys()), set(expected))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            checksum = (file.metadata() or {}).get("sha256")
+            header = json.loads((file.metadata() or {}).get("ndstack", "{}"))
     except OSError as error:
         raise NdstackError(f"cannot read {path}: {error.strerror or error}") from None
-    except safetensors.SafetensorError as error:
+    except (safetensors.SafetensorError, json.JSONDecodeError) as error:
         raise NdstackError(f"{path} is damaged or not a safetensors file: {error}") from None
+    if expected is not None:
+        _check_expected(path, tensors, expected)
+    note = str(header.get("note", "")) if isinstance(header, dict) else ""
+    if not isinstance(header, dict) or header.get("sha256") != _checksum(tensors, note):
+        raise NdstackError(f"{path} is damaged: its numbers do not have the checksum it was written with")
+    return tensors, note
+
+
+def _check_expected(path: Path, tensors: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    for problem, names in (
+        ("lacks", set(expected) - set(tensors)),
+        ("has the unknown", set(tensors) - set(expected)),
+    ):
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise NdstackError(f"{path} {problem} {min(names)}{more}; {CONFIGURATION} says otherwise")
     for name, tensor in tensors.items():
         wanted = expected[name]
         if tensor.shape != wanted.shape or tensor.dtype != wanted.dtype:
@@ -87,39 +111,12 @@ def unpack(path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
                 f"{path}: {name} is {list(tensor.shape)} of {tensor.dtype}, expected {list(wanted.shape)} of "
                 f"{wanted.dtype} as {CONFIGURATION} says"
             )
-    if checksum != _checksum(tensors):
-        raise NdstackError(f"{path} is damaged: its numbers do not have the checksum it was written with")
-    return tensors
 
 
-def _check_names(path: Path, found: set[str], expected: set[str]) -> None:
-    for problem, names in (("lacks", expected - found), ("has the unknown", found - expected)):
-        if names:
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise NdstackError(f"{path} {problem} {min(names)}{more}; {CONFIGURATION} says otherwise")
-
-
-def _checksum(tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256()
+def _checksum(tensors: dict[str, Tensor], note: str) -> str:
+    digest = hashlib.sha256(note.encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {list(tensor.shape)} {tensor.dtype}\n".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace a file in one move."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(name).chmod(0o666 & ~mask)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -1,0 +1,9 @@
+"""The `ndstack` command. Each subcommand is a few lines that call the library and show the result.
+
+A module here is a group of commands. Heavy imports happen inside the commands, so that `--help` is quick.
+"""
+
+from ndstack.cli import automata, demonstration, languages, training
+from ndstack.cli.app import app, main
+
+__all__ = ["app", "automata", "demonstration", "languages", "main", "training"]

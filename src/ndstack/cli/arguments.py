@@ -1,0 +1,80 @@
+"""Arguments that several commands share, and what they mean."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ndstack.errors import NdstackError
+
+if TYPE_CHECKING:
+    from ndstack.grammars import CFG
+    from ndstack.languages import Language
+
+MOST_LENGTH = 20_000
+
+LanguageName = Annotated[
+    str | None,
+    typer.Argument(metavar="[LANGUAGE]", help="A name such as `dyck` or `marked-reversal(k=40)`."),
+]
+GrammarFile = Annotated[
+    Path | None, typer.Option("--grammar", metavar="FILE", help="A grammar file instead of a language.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the random generator.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def find_language(name: str | None, grammar: Path | None) -> "Language":
+    """The language of this name, or of this grammar file."""
+    from ndstack.languages import from_grammar, get
+
+    if (name is None) == (grammar is None):
+        raise NdstackError("give either a LANGUAGE or --grammar FILE; `ndstack languages` lists the names")
+    return get(name) if name is not None else from_grammar(grammar or Path(), name=str(grammar))
+
+
+def plain_grammar(language: "Language") -> "CFG":
+    """The grammar of a context-free language, without weights."""
+    from ndstack.grammars import CFG, Rule
+    from ndstack.languages import ContextFreeLanguage
+
+    if not isinstance(language, ContextFreeLanguage):
+        raise NdstackError(f"{language.name} is not context-free and has no grammar to compile")
+    grammar = language.grammar
+    return CFG(tuple(Rule(rule.left, rule.right) for rule in grammar.rules), grammar.start)
+
+
+def parse_lengths(text: str) -> tuple[int, int]:
+    """A range of lengths as typed: `40:80`, or `40` for one length."""
+    low, colon, high = text.partition(":")
+    high = high if colon else low
+    if not low.isdecimal() or not high.isdecimal() or int(low) > int(high):
+        raise NdstackError(f"{text!r} is not a range of lengths; write 40:80, or 40 for one length")
+    if int(high) > MOST_LENGTH:
+        raise NdstackError(f"length {high} is more than {MOST_LENGTH:,}, the longest this command samples")
+    return int(low), int(high)
+
+
+def non_empty_lengths(language: "Language", text: str) -> list[int]:
+    """The lengths of a range as typed at which the language has strings."""
+    low, high = parse_lengths(text)
+    found = language.lengths(low, high)
+    if not found:
+        from ndstack.grammars.lengths import no_strings
+
+        raise NdstackError(no_strings(language.name, low, language.lengths(low - 20, high + 20)))
+    return found
+
+
+def parse_word(language: "Language", text: str) -> str | tuple[str, ...]:
+    """A string as typed: spaced or tabbed where symbols are longer than a character."""
+    if not language.separator:
+        return text
+    symbols = tuple(text.split("\t") if "\t" in text else text.split())
+    for symbol in symbols:
+        if symbol not in language.alphabet:
+            raise NdstackError(
+                f"{symbol!r} is not a symbol of {language.name}; write symbols with spaces between them, "
+                "or tabs if they have spaces themselves"
+            )
+    return symbols

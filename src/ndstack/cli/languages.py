@@ -1,0 +1,158 @@
+"""Commands about formal languages: languages, sample, probability, dataset."""
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ndstack.cli.app import app
+from ndstack.cli.arguments import (
+    AsJson,
+    GrammarFile,
+    LanguageName,
+    Seed,
+    find_language,
+    non_empty_lengths,
+    parse_lengths,
+    parse_word,
+)
+from ndstack.errors import NdstackError
+
+if TYPE_CHECKING:
+    from nltk import Tree
+
+
+@app.command(epilog="Example: ndstack languages --json")
+def languages(as_json: AsJson = False) -> None:
+    """List the formal languages with a sample string each."""
+    import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+
+    from ndstack.languages import DESCRIPTIONS, get
+
+    rows = []
+    for name, description in DESCRIPTIONS.items():
+        language = get(name)
+        word = language.sample(language.lengths(12, 24)[0], np.random.default_rng(1))
+        rows.append({"name": name, "strings": description, "sample": "".join(word)})
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    table = Table(box=None, header_style="bold")
+    table.add_column("name", no_wrap=True)
+    table.add_column("strings")
+    table.add_column("a sample", no_wrap=True)
+    for row in rows:
+        table.add_row(*row.values())
+    console = Console(markup=False, highlight=False, emoji=False)
+    console.print(table)
+    console.print("All but hardest-cfl and count-3 also for k symbols, as in marked-reversal(k=40).")
+
+
+@app.command(
+    epilog="Examples:\n\nndstack sample dyck --lengths 40:80 --count 10 --seed 1 --with-probability\n\n"
+    "ndstack sample --grammar my.cfg --lengths 12 --tree"
+)
+def sample(
+    language: LanguageName = None,
+    grammar: GrammarFile = None,
+    lengths: Annotated[str, typer.Option(help="A length, or a range such as 40:80.")] = "40:80",
+    count: Annotated[int, typer.Option(min=0, help="How many strings.")] = 10,
+    seed: Seed = 0,
+    with_probability: Annotated[
+        bool, typer.Option("--with-probability", help="Print log p(w | length), in nats, before each.")
+    ] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Print derivations (context-free languages).")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Sample strings: a length uniformly from the non-empty ones, then a string of that length."""
+    import numpy as np
+
+    from ndstack.languages import ContextFreeLanguage
+
+    source = find_language(language, grammar)
+    choices = non_empty_lengths(source, lengths)
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        length = choices[int(rng.random() * len(choices))]
+        row: dict[str, object] = {}
+        if tree:
+            if not isinstance(source, ContextFreeLanguage):
+                raise NdstackError(f"{source.name} is not context-free and has no trees; leave --tree out")
+            derivation = source.table.sample_tree(length, rng)
+            word, shown = source.word(derivation.leaves()), str(derivation)
+            row["tree"] = _nested(derivation)
+        else:
+            word = source.sample(length, rng)
+            shown = source.separator.join(word)
+        log_p = source.log_probability(word) if with_probability or as_json else 0.0
+        if as_json:
+            print(json.dumps({"string": word, "log_probability": log_p, **row}))
+        else:
+            print(f"{log_p:.6f}\t{shown}" if with_probability else shown)
+
+
+@app.command(
+    epilog="Examples:\n\nndstack probability marked-reversal '01#10' '01#01'\n\n"
+    "ndstack probability --grammar my.cfg 'the cat sleeps'"
+)
+def probability(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[LANGUAGE] STRING...", help="Symbols longer than a character: spaced, or tabbed."
+        ),
+    ],
+    grammar: GrammarFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print log p(w | length) of strings, in nats; -inf for those outside the language."""
+    name = None if grammar else words.pop(0)
+    source = find_language(name, grammar)
+    if not words:
+        raise NdstackError("no strings given; write them behind the language: ndstack probability dyck '()'")
+    for text in words:
+        value = source.log_probability(parse_word(source, text))
+        finite = value if math.isfinite(value) else None
+        print(json.dumps({"string": text, "log_probability": finite}) if as_json else f"{value:.6f}\t{text}")
+
+
+@app.command(epilog="Example: ndstack dataset dyck --out data/dyck --seed 1")
+def dataset(
+    language: LanguageName = None,
+    grammar: GrammarFile = None,
+    out: Annotated[Path, typer.Option(help="A new folder.")] = Path("data"),
+    seed: Seed = 0,
+    train: Annotated[int, typer.Option(min=0, help="Training strings.")] = 10_000,
+    validation: Annotated[int, typer.Option(min=0, help="Validation strings.")] = 1_000,
+    test_per_length: Annotated[int, typer.Option(min=0, help="Test strings for each length.")] = 100,
+    lengths: Annotated[str, typer.Option(help="Training and validation lengths.")] = "40:80",
+    test_lengths: Annotated[str, typer.Option(help="Test lengths.")] = "40:100",
+    batch_size: Annotated[int, typer.Option(min=1, help="Strings of one length in a row.")] = 10,
+) -> None:
+    """Sample training, validation and test strings into a folder."""
+    from ndstack.languages import Plan, make_dataset, write_dataset
+    from ndstack.progress import progress_bar
+
+    source = find_language(language, grammar)
+    plan = Plan(
+        train=train,
+        validation=validation,
+        test_per_length=test_per_length,
+        lengths=parse_lengths(lengths),
+        test_lengths=parse_lengths(test_lengths),
+        batch_size=batch_size,
+    )
+    total = train + validation + test_per_length * len(source.lengths(*plan.test_lengths))
+    with progress_bar(f"sampling {source.name}", total) as advance:
+        data = make_dataset(source, seed, plan, progress=advance)
+    write_dataset(data, out)
+    print(f"{out}: {train} training, {validation} validation, {len(data.test)} test strings of {source.name}")
+
+
+def _nested(tree: "Tree") -> list[object]:
+    """A tree as nested lists, the label first."""
+    return [tree.label(), *(child if isinstance(child, str) else _nested(child) for child in tree)]

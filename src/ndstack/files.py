@@ -1,0 +1,55 @@
+"""Files that are replaced in one move, and folders that one process at a time may write to."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from ndstack.errors import NdstackError
+
+LOCK = ".lock"
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a crash, finds the old content or the new, never half of it."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(name).chmod(0o666 & ~mask)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process; it is let go when the process ends, however it ends."""
+    path = folder / LOCK
+    with path.open("a+") as file:
+        if not _try_lock(file.fileno()):
+            file.seek(0)
+            owner = file.read().strip() or "unknown"
+            raise NdstackError(f"{folder} is in use by process {owner}; wait for it, or stop it first")
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

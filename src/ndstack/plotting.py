@@ -1,0 +1,80 @@
+"""Pictures: one look for all of them, colours that colour-blind readers can tell apart, SVG and PNG."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ndstack import files
+from ndstack.errors import NdstackError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
+"""After Okabe and Ito."""
+DASHES = ("-", "--", "-.", ":")
+FORMATS = (".svg", ".png", ".pdf")
+
+_STYLE: Any = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "ndstack",
+}
+
+
+def new_axes(width: float = 6.4, height: float = 4.0) -> tuple[Figure, Axes]:
+    """An empty figure of this size, in inches, in the look of this package, and its axes."""
+    figure, grid = new_grid(1, 1, width, height)
+    return figure, grid[0][0]
+
+
+def new_grid(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[list[Axes]]]:
+    """The same with several axes in rows."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        return figure, figure.subplots(rows, columns, squeeze=False).tolist()
+
+
+def line_style(index: int) -> dict[str, Any]:
+    """Colour and dashes of the line with this number; no two of the first 32 are the same."""
+    return {
+        "color": COLORS[index % len(COLORS)],
+        "linestyle": DASHES[index // len(COLORS) % len(DASHES)],
+    }
+
+
+def render(figure: Figure, kind: str = "svg") -> bytes:
+    """A figure as the content of a file; the same figure gives the same bytes."""
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+    with mpl.rc_context(_STYLE):
+        figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+    return buffer.getvalue()
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure; the suffix decides the format."""
+    check_format(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.replace(path, render(figure, path.suffix.lower()[1:]))
+
+
+def check_format(path: Path) -> None:
+    """Raise an error in one line unless a picture can be written to a file of this name."""
+    if path.suffix.lower() not in FORMATS:
+        raise NdstackError(f"{path} cannot be drawn, expected a name that ends in {', '.join(FORMATS)}")

@@ -1,0 +1,33 @@
+"""Training: the loop, its schedule, run folders that can be resumed exactly, evaluation."""
+
+from ndstack.training.config import DataConfig, ModelOptions, RunConfig, TrainingConfig
+from ndstack.training.evaluation import Evaluation, Row, evaluate
+from ndstack.training.launch import make_data, make_model, make_test_data, train
+from ndstack.training.loop import Result, fit
+from ndstack.training.observers import Observer
+from ndstack.training.run import Run, change_settings
+from ndstack.training.task import FormalTask, Loss, Nats, Share, Task
+
+__all__ = [
+    "DataConfig",
+    "Evaluation",
+    "FormalTask",
+    "Loss",
+    "ModelOptions",
+    "Nats",
+    "Observer",
+    "Result",
+    "Row",
+    "Run",
+    "RunConfig",
+    "Share",
+    "Task",
+    "TrainingConfig",
+    "change_settings",
+    "evaluate",
+    "fit",
+    "make_data",
+    "make_model",
+    "make_test_data",
+    "train",
+]

@@ -1,0 +1,106 @@
+"""The state of a run in one file: tensors and, in the note beside them, everything else as JSON."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
+from torch import Tensor
+
+from ndstack.errors import TrainingError
+from ndstack.nn import LanguageModel
+from ndstack.nn.configuration import first_problem
+from ndstack.nn.storage import pack, read
+from ndstack.training.run import BEST, FREE, STATE, Run
+from ndstack.training.schedule import Schedule
+from ndstack.training.task import Task
+
+
+class Progress(BaseModel):
+    """Where a run is."""
+
+    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+
+    epoch: NonNegativeInt = 0
+    """Complete epochs."""
+    step: NonNegativeInt = 0
+    """Complete steps of the next one."""
+    nats: float = 0.0
+    """The sum of -log p over the training symbols of these steps, of this process."""
+    symbols: NonNegativeInt = 0
+    schedule: Schedule
+    history: list[dict[str, Any]] = []
+    """The metrics of all complete epochs."""
+    fingerprint: str = ""
+    """Of the configuration and the model."""
+
+
+def fingerprint(run: Run, model: LanguageModel) -> str:
+    """A checksum of what must not change in the middle of a run."""
+    shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+    fixed = run.config.model_dump_json(exclude={"training": set(FREE)})
+    return hashlib.sha256(f"{fixed}{shapes}".encode()).hexdigest()
+
+
+def save(
+    run: Run,
+    progress: Progress,
+    model: LanguageModel,
+    optimizer: torch.optim.Optimizer,
+    carried: Sequence[Mapping[str, Tensor]],
+) -> None:
+    """Write the state of a run; `carried` is what each process carries from step to step."""
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    for index, values in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{key}": value for key, value in values.items() if _is_tensor(value)}
+    for rank, values in enumerate(carried):
+        tensors |= {f"carried.{rank}.{name}": tensor for name, tensor in values.items()}
+    progress.fingerprint = fingerprint(run, model)
+    run.replace(STATE, pack(tensors, progress.model_dump_json()))
+
+
+def restore(
+    run: Run,
+    fresh: Progress,
+    model: LanguageModel,
+    optimizer: torch.optim.Optimizer,
+    task: Task,
+    rank: int,
+) -> Progress:
+    """Put everything as it was when it was saved, in the process of this rank; `fresh` if nothing was."""
+    path = run.folder / STATE
+    if not path.exists():
+        return fresh
+    tensors, note = read(path)
+    given = fingerprint(run, model)
+    try:
+        progress = Progress.model_validate_json(note)
+    except ValidationError as error:
+        raise TrainingError(f"{path} is not the state of a run: {first_problem(error)}") from None
+    if progress.fingerprint != given:
+        raise TrainingError(
+            f"{run.folder} was trained with another configuration or model than is given now; go on with the "
+            "one it began with, or begin a new run in another folder"
+        )
+    if progress.schedule.best_epoch:
+        read(run.folder / BEST, model.state_dict())
+    parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "carried": {}}
+    for name, tensor in tensors.items():
+        part, _, rest = name.partition(".")
+        parts[part][rest] = tensor
+    model.load_state_dict(parts["model"])
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in parts["optimizer"].items():
+        index, _, key = name.partition(".")
+        state.setdefault(int(index), {})[key] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+    own = f"{rank}."
+    task.carry({name.removeprefix(own): t for name, t in parts["carried"].items() if name.startswith(own)})
+    return progress
+
+
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, Tensor)

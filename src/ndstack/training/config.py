@@ -1,0 +1,149 @@
+"""What a run is, as plain data: `config.json`, a TOML file, or the flags of `ndstack train`.
+
+The defaults are the recipe of sections 5.8 and 6.2: Adam, gradients clipped at 5, the learning rate times
+0.9 after 5 epochs without improvement, a stop after 10, at most 200 epochs, EOS predicted.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
+
+from ndstack.errors import TrainingError
+from ndstack.languages import Plan
+from ndstack.nn.configuration import first_problem
+from ndstack.nn.controllers import ControllerKind
+from ndstack.nn.initialization import LayerInit
+
+Device = Literal["auto", "cpu", "cuda"]
+Precision = Literal["32", "64", "bf16-mixed"]
+
+
+class Settings(BaseModel):
+    """Unknown names and wrong types are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TrainingConfig(Settings):
+    """How a model is trained; `fit` needs no more than this."""
+
+    seed: NonNegativeInt = 0
+    """Of the order of batches and of dropout."""
+    optimizer: Literal["adam", "sgd"] = "adam"
+    learning_rate: PositiveFloat = 0.005
+    clip: PositiveFloat | None = 5.0
+    """The greatest norm of a gradient."""
+    max_epochs: PositiveInt = 200
+    decay: Annotated[float, Field(gt=0, le=1)] = 0.9
+    decay_after: PositiveInt = 5
+    decay_threshold: Annotated[float, Field(ge=0, lt=1)] = 1e-4
+    stop_after: PositiveInt = 10
+    eos: bool = True
+    """Whether the end of a string is predicted (from chapter 6 on) or not (chapter 5)."""
+    device: Device = "auto"
+    precision: Precision = "32"
+    processes: PositiveInt = 1
+    """Each takes its share of every batch."""
+    threads: PositiveInt | None = None
+    """Of each process; all cores if not given. Sums depend on it in their last bits."""
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = 30.0
+    """After so many seconds within an epoch the state is saved, as it is after every epoch."""
+    snapshots: NonNegativeInt = 0
+    """Keep the parameters before training and after each of so many epochs."""
+
+
+class ModelOptions(Settings):
+    """What `ndstack.nn.models.build` can be told besides a name; see there."""
+
+    hidden: PositiveInt = 20
+    num_layers: PositiveInt | None = None
+    controller: ControllerKind = "lstm"
+    embedding: PositiveInt | None = None
+    window: PositiveInt | None = None
+    depth: PositiveInt | None = None
+    bottom_fix: bool | None = None
+    reading_layers: NonNegativeInt = 0
+    output_reading: bool = False
+    normalize_reading: bool = True
+    d_model: PositiveInt = 32
+    heads: PositiveInt = 4
+    feedforward: PositiveInt = 64
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    layers_init: LayerInit = "xavier"
+    actions_init: LayerInit = "uniform"
+    init_bound: PositiveFloat = 0.1
+
+
+class DataConfig(Plan):
+    """Strings sampled from the run's seed, or read from a folder that `ndstack dataset` made."""
+
+    folder: str | None = None
+    sha256: dict[str, str] | None = None
+    """Of the files in the folder, filled in when a run starts."""
+
+
+class RunConfig(Settings):
+    """All of a run: the same language, data, model and training again from this file alone."""
+
+    format: Literal["ndstack run 1"] = "ndstack run 1"
+    language: str
+    grammar: str | None = None
+    """The rules, for a language that is not one of ndstack's own."""
+    model: str | None
+    """A name of `ndstack.nn.models`; None for a network made in Python."""
+    seed: NonNegativeInt = 0
+    """Of the data, the first parameters and, unless `training.seed` says otherwise, of the training."""
+    data: DataConfig = DataConfig()
+    options: ModelOptions = ModelOptions()
+    training: TrainingConfig = TrainingConfig()
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], source: str = "the configuration") -> Self:
+        """Check plain data; what is wrong is said in one line that names the place."""
+        values = dict(values)
+        training = values.get("training", {})
+        if isinstance(training, Mapping):
+            values["training"] = {"seed": values.get("seed", 0), **training}
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise TrainingError(f"{source}: {first_problem(error)}") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TrainingError(f"cannot read {path}: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TrainingError(f"{path} is not a TOML file: {error}") from None
+
+
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The base with changes to it, tables within tables included."""
+    merged = dict(base)
+    for key, value in changes.items():
+        old = merged.get(key)
+        merged[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def parse_setting(text: str) -> dict[str, Any]:
+    """`training.clip=3` as nested tables; the value in TOML's notation, or else a string."""
+    name, equals, value = text.partition("=")
+    keys = name.strip().split(".")
+    if not equals or not all(key.isidentifier() for key in keys):
+        raise TrainingError(f"{text!r} is not a setting; write it as in training.clip=3 or options.hidden=40")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    for key in reversed(keys):
+        parsed = {key: parsed}
+    return parsed  # type: ignore[no-any-return]

@@ -1,0 +1,86 @@
+"""Cross-entropy on a set of strings, overall and by length, beside the lower bound (sections 5.6, 6.2.1)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from ndstack.errors import TrainingError
+from ndstack.grammars.grammar import Word
+from ndstack.languages import Dataset
+from ndstack.nn import LanguageModel
+from ndstack.training.task import encode_by_length, total_nats
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """Strings of one length, or of all."""
+
+    length: int | None
+    strings: int
+    symbols: int
+    cross_entropy: float
+    """Of the model, in nats a symbol."""
+    lower_bound: float
+    """Of the true distribution; for strings of one length, given the length."""
+
+    @property
+    def difference(self) -> float:
+        """The cross-entropy difference."""
+        return self.cross_entropy - self.lower_bound
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {**dataclasses.asdict(self), "difference": self.difference}
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """A model on a set of strings."""
+
+    split: str
+    overall: Row
+    by_length: tuple[Row, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "split": self.split,
+            "overall": self.overall.as_json(),
+            "by_length": [row.as_json() for row in self.by_length],
+        }
+
+
+def evaluate(
+    model: LanguageModel,
+    data: Dataset,
+    split: Literal["train", "validation", "test"] = "test",
+    *,
+    eos: bool = True,
+    progress: Callable[[int], object] = lambda _: None,
+) -> Evaluation:
+    """Measure a model on a split of a data set.
+
+    Args:
+        model: any language model over the same alphabet.
+        data: where the strings are, and their language.
+        split: which of them.
+        eos: whether the model predicts the end of strings.
+        progress: is called with the number of strings that were read.
+    """
+    words: Sequence[Word] = getattr(data, split)
+    if not words:
+        raise TrainingError(f"the data set has no {split} strings to evaluate on")
+    lengths = data.plan.test_lengths if split == "test" else data.plan.lengths
+    rows = []
+    for length in sorted({len(word) for word in words}):
+        group = [word for word in words if len(word) == length]
+        total = total_nats(model, encode_by_length(group, model), eos)
+        bound = data.language.lower_bound(group, lengths=None, eos=eos)
+        rows.append(Row(length, len(group), total.symbols, total.cross_entropy, bound))
+        progress(len(group))
+    symbols = sum(row.symbols for row in rows)
+    mean = sum(row.cross_entropy * row.symbols for row in rows) / symbols
+    overall = Row(None, len(words), symbols, mean, data.language.lower_bound(words, lengths=lengths, eos=eos))
+    return Evaluation(split, overall, tuple(rows))

@@ -1,0 +1,239 @@
+"""From a configuration to a trained model: data, model, device, processes, and a folder of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import logging
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch.multiprocessing.spawn import ProcessException
+
+from ndstack import files
+from ndstack.errors import NdstackError, TrainingError
+from ndstack.kernels import threads
+from ndstack.languages import Dataset, Language, from_grammar, get, make_dataset, read_dataset
+from ndstack.languages.datasets import SPLITS, own_grammar
+from ndstack.nn import LanguageModel, models
+from ndstack.progress import progress_bar
+from ndstack.training.config import RunConfig, TrainingConfig
+from ndstack.training.loop import Result, fit
+from ndstack.training.observers import JSONLines, Observer, Observers, TensorBoard
+from ndstack.training.run import Run, cores
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+Show = Literal["terminal", "json", "nothing"]
+INTERRUPTED = "interrupted"
+SMALL = 64
+"""Vectors up to this size are not worth more than one of torch's own threads."""
+
+
+def train(
+    folder: str | Path, config: RunConfig | None = None, *, show: Show = "nothing", tensorboard: bool = False
+) -> Result:
+    """Begin a run in a new folder or, without a configuration, go on with the one that is there.
+
+    Args:
+        folder: of the run.
+        config: all of it.
+        show: progress bars on a terminal, a line of JSON an epoch, or nothing.
+        tensorboard: whether to write for TensorBoard, too, to `tensorboard/` in the folder.
+    """
+    folder = Path(folder)
+    resume = config is None
+    if config is None:
+        config = Run.open(folder).config
+        if config.model is None:
+            raise TrainingError(
+                f"the model of {folder} was made in Python; call training.fit with the same model and folder"
+            )
+    else:
+        config = settle(config)
+        check(config)
+    fabric = make_fabric(config.training)
+    if config.training.processes == 1:
+        return _work(fabric, folder, config, resume, show, tensorboard)
+    with tempfile.TemporaryDirectory() as notes:
+        return _launch(fabric, Path(notes), folder, config, resume, show, tensorboard)
+
+
+def settle(config: RunConfig) -> RunConfig:
+    """Fill in what depends on this machine and on a data folder, so that a resumed run is the same."""
+    training = config.training
+    if training.threads is None:
+        training = training.model_copy(update={"threads": max(1, cores() // training.processes)})
+    data = config.data
+    if data.folder is not None:
+        data = data.model_copy(update={"sha256": _checksums(Path(data.folder))})
+    return config.model_copy(update={"training": training, "data": data})
+
+
+def check(config: RunConfig) -> None:
+    """Raise an error in one line if language, lengths or model are not there, before anything is written."""
+    language = find_language(config)
+    make_model(config, language)
+    if config.data.folder is None and not language.lengths(*config.data.lengths):
+        low, high = config.data.lengths
+        raise TrainingError(f"{language.name} has no strings of lengths {low}..{high}")
+
+
+def use_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a configuration that a data folder decides: language, grammar and plan."""
+    dataset = read_dataset(folder)
+    own = {
+        "language": dataset.language.name,
+        "grammar": own_grammar(dataset.language),
+        "data": dataset.plan.model_dump() | {"folder": str(folder.resolve())},
+    }
+    return {**values, **own}
+
+
+def find_language(config: RunConfig) -> Language:
+    """The language of a run."""
+    if config.grammar is not None:
+        return from_grammar(config.grammar, name=config.language)
+    return get(config.language)
+
+
+def make_data(config: RunConfig, show: Show = "nothing") -> Dataset:
+    """The strings of a run: sampled from its seed, or read from its folder and checked."""
+    data = config.data
+    if data.folder is None:
+        language = find_language(config)
+        plan = data.model_copy(update={"test_per_length": 0})
+        if show != "terminal":
+            return make_dataset(language, config.seed, plan)
+        with progress_bar(f"sampling {language.name}", data.train + data.validation) as advance:
+            return make_dataset(language, config.seed, plan, progress=advance)
+    if data.sha256 is not None and _checksums(Path(data.folder)) != data.sha256:
+        raise TrainingError(
+            f"{data.folder} has changed since the run began; begin a new run in another folder"
+        )
+    return read_dataset(Path(data.folder))
+
+
+def make_test_data(config: RunConfig) -> Dataset:
+    """The test strings of a run's language; they do not depend on the run's seed."""
+    if config.data.folder is not None:
+        return make_data(config)
+    plan = config.data.model_copy(update={"train": 0, "validation": 0})
+    return make_dataset(find_language(config), config.seed, plan)
+
+
+def make_model(config: RunConfig, language: Language) -> LanguageModel:
+    """The model of a run, with its first parameters."""
+    if config.model is None:
+        raise TrainingError("the model of this run was made in Python, so there is no name to make it from")
+    model = models.build(config.model, language, seed=config.seed, **config.options.model_dump())
+    return model.double() if config.training.precision == "64" else model
+
+
+def make_fabric(config: TrainingConfig) -> Fabric:
+    """Device, precision and processes."""
+    from lightning_fabric import Fabric
+
+    device = config.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise TrainingError("--device cuda given, but torch finds no CUDA device here; use --device cpu")
+    mixed: Any = config.precision if "mixed" in config.precision else None
+    strategy = "auto" if config.processes == 1 else "ddp_spawn"
+    return Fabric(accelerator=device, devices=config.processes, strategy=strategy, precision=mixed)
+
+
+@contextlib.contextmanager
+def use_threads(config: RunConfig) -> Iterator[None]:
+    """Give this process its threads: to the kernels, and to torch if vectors are large."""
+    count = config.training.threads or cores()
+    options = config.options
+    small = max(options.hidden, options.embedding or 0, options.d_model) <= SMALL
+    before = torch.get_num_threads(), threads.get_wanted()
+    torch.set_num_threads(1 if small else count)
+    threads.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        threads.set_num_threads(before[1])
+
+
+def _launch(fabric: Fabric, notes: Path, *arguments: Any) -> Result:
+    """Work in several processes; an error of one is raised here in its own words."""
+    note = notes / "error"
+    try:
+        return Result(**fabric.launch(_Job(note, arguments)))
+    except ProcessException:
+        if note.exists():
+            text = note.read_text(encoding="utf-8")
+            raise (KeyboardInterrupt if text == INTERRUPTED else TrainingError(text)) from None
+        raise
+
+
+class _Job:
+    """What each of several processes does; errors are left as a note."""
+
+    def __init__(self, note: Path, arguments: tuple[Any, ...]) -> None:
+        self.note, self.arguments = note, arguments
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrive in a new process."""
+        logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+        self.__dict__.update(state)
+
+    def __call__(self, fabric: Fabric) -> dict[str, Any]:
+        try:
+            return dataclasses.asdict(_work(fabric, *self.arguments))
+        except (NdstackError, KeyboardInterrupt) as error:
+            if not self.note.exists():
+                self.note.write_text(str(error) or INTERRUPTED, encoding="utf-8")
+            raise
+
+
+def _work(
+    fabric: Fabric, folder: Path, config: RunConfig, resume: bool, show: Show, tensorboard: bool
+) -> Result:
+    """What one process does."""
+    first = fabric.global_rank == 0
+    if first:
+        folder.mkdir(parents=True, exist_ok=True)
+    with files.locked(folder) if first else contextlib.nullcontext(), use_threads(config):
+        if first and not resume:
+            Run.create(folder, config)
+        data = make_data(config, show if first else "nothing")
+        model = make_model(config, data.language).to(fabric.device)
+        if first:
+            Run.open(folder).describe(model)
+        fabric.barrier()
+        observer = _observer(folder, config, show if first else "nothing", tensorboard and first)
+        try:
+            return fit(model, data, config.training, folder=folder, observer=observer, fabric=fabric)
+        finally:
+            observer.close()
+
+
+def _observer(folder: Path, config: RunConfig, show: Show, tensorboard: bool) -> Observer:
+    chosen: list[Observer] = []
+    if show == "terminal":
+        from ndstack.training.terminal import Terminal
+
+        chosen.append(Terminal(f"{config.model} on {config.language}"))
+    if show == "json":
+        chosen.append(JSONLines())
+    if tensorboard:
+        chosen.append(TensorBoard(folder / "tensorboard"))
+    return Observers(*chosen)
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    try:
+        return {split: hashlib.sha256((folder / f"{split}.txt").read_bytes()).hexdigest() for split in SPLITS}
+    except OSError as error:
+        raise TrainingError(f"{folder} is not a data set: {error.filename}: {error.strerror}") from None

@@ -1,0 +1,277 @@
+"""The training loop: epochs of steps, validation, the schedule, the best model, and a state to go on from."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndstack.errors import TrainingError
+from ndstack.languages import Dataset
+from ndstack.languages.datasets import own_grammar
+from ndstack.nn import LanguageModel
+from ndstack.nn.storage import read
+from ndstack.training import checkpoint
+from ndstack.training.checkpoint import Progress
+from ndstack.training.config import DataConfig, RunConfig, TrainingConfig
+from ndstack.training.group import Group, Signals
+from ndstack.training.interruption import Interruption
+from ndstack.training.observers import Observer
+from ndstack.training.run import BEST, Run, is_run
+from ndstack.training.schedule import Schedule
+from ndstack.training.task import FormalTask, Share, Task
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+DROPOUT = 3
+"""The stream of random numbers for what a model draws while it is trained."""
+VALIDATION = "validation_"
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """How a run ended."""
+
+    reason: str
+    epochs: int
+    best_epoch: int
+    best: dict[str, float]
+    """The validation metrics of the best epoch."""
+    history: list[dict[str, Any]]
+    """The metrics of every epoch, as in `metrics.jsonl`."""
+
+    def summary(self) -> dict[str, Any]:
+        """Without the history."""
+        return {
+            **self.best,
+            "best_epoch": self.best_epoch,
+            "epochs": self.epochs,
+            "reason": self.reason,
+        }
+
+
+def fit(
+    model: LanguageModel,
+    data: Dataset | Task,
+    config: TrainingConfig | None = None,
+    *,
+    folder: str | Path | None = None,
+    observer: Observer | None = None,
+    fabric: Fabric | None = None,
+) -> Result:
+    """Train a model; afterwards it has the parameters that were best on the validation data.
+
+    Args:
+        model: any language model.
+        data: a data set of a formal language, or another task.
+        config: the dissertation's recipe if not given.
+        folder: a run folder; a new one, or one to go on with. If not given, nothing is written.
+        observer: is told what happens; silent if not given.
+        fabric: a launched Fabric with the device and the processes; one process on the model's device if not
+            given.
+    """
+    config, observer = config or TrainingConfig(), observer or Observer()
+    share = Share() if fabric is None else Share(fabric.global_rank, fabric.world_size)
+    task = data
+    if isinstance(task, Dataset):
+        task = FormalTask(task, model, eos=config.eos, seed=config.seed, share=share)
+    run = None if folder is None else _run(Path(folder), model, data, config, fabric)
+    with torch.random.fork_rng(devices=[]), Interruption() as interruption:
+        return _Trainer(model, task, config, run, observer, fabric, interruption).train()
+
+
+class _Trainer:
+    """One process of a run; `writer` is the run folder in the process that writes to it."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        task: Task,
+        config: TrainingConfig,
+        run: Run | None,
+        observer: Observer,
+        fabric: Fabric | None,
+        interruption: Interruption,
+    ) -> None:
+        self.model, self.task, self.config, self.run = model, task, config, run
+        self.group, self.interruption = Group(fabric), interruption
+        self.writer = run if self.group.rank == 0 else None
+        self.observer = observer if self.group.rank == 0 else Observer()
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.optimizer = _optimizer(self.parameters, config)
+        self.progress = Progress(schedule=Schedule(learning_rate=config.learning_rate))
+        if run is not None:
+            self.progress = checkpoint.restore(
+                run, self.progress, model, self.optimizer, task, self.group.rank
+            )
+        self.best: dict[str, Tensor] = {}
+        self.saved = time.monotonic()
+
+    def train(self) -> Result:
+        """Until the schedule says stop."""
+        progress, schedule = self.progress, self.progress.schedule
+        self.observer.start(self.config, progress)
+        if self.writer is not None:
+            self.writer.log(f"start at epoch {progress.epoch + 1}, step {progress.step + 1}")
+            self.writer.write_metrics(progress.history)
+            self._keep_snapshot()
+        while (reason := schedule.stopped(self.config)) is None:
+            began = time.monotonic()
+            try:
+                self._epoch()
+                self._end_epoch()
+            finally:
+                if self.writer is not None:
+                    self.writer.add_time(progress.epoch + (progress.step > 0), time.monotonic() - began)
+        if self.writer is not None:
+            self.writer.log(f"end: {reason}")
+        self.model.load_state_dict(self.best or read(self._folder() / BEST, self.model.state_dict())[0])
+        self.model.eval()
+        best = next(line for line in progress.history if line["epoch"] == schedule.best_epoch)
+        result = Result(
+            reason, schedule.epochs, schedule.best_epoch, validation_metrics(best), progress.history
+        )
+        self.observer.end(result)
+        return result
+
+    def _epoch(self) -> None:
+        progress = self.progress
+        steps, self.saved = self.task.steps(progress.epoch), time.monotonic()
+        self.model.train()
+        self.observer.epoch(progress, steps)
+        while progress.step < steps:
+            total = self._step()
+            progress.step += 1
+            self.observer.step(progress, total.loss)
+            if total.stop or (total.save and progress.step < steps):
+                self._save()
+            if total.stop:
+                if self.writer is not None:
+                    self.writer.log(f"interrupted in epoch {progress.epoch + 1} after step {progress.step}")
+                raise KeyboardInterrupt
+
+    def _step(self) -> Signals:
+        """One update of the parameters."""
+        progress, config = self.progress, self.config
+        seeds = [config.seed, DROPOUT, progress.epoch, progress.step, self.group.rank]
+        self.group.seed(int(np.random.SeedSequence(seeds).generate_state(1)[0]))
+        with self.group.autocast():
+            loss = self.task.loss(self.model, progress.epoch, progress.step)
+        self.optimizer.zero_grad()
+        if loss.value.requires_grad:
+            loss.value.backward()  # type: ignore[no-untyped-call]
+        late = time.monotonic() - self.saved > config.checkpoint_seconds
+        mine = Signals(loss.value.item(), loss.nats, loss.symbols, self.interruption.wanted, late)
+        total = self.group.sum_up(self.parameters, mine)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, config.clip or math.inf).item()
+        if not math.isfinite(total.loss) or not math.isfinite(norm):
+            what = "the gradient's norm" if math.isfinite(total.loss) else "the loss"
+            self._fail(f"{what} is {norm if math.isfinite(total.loss) else total.loss}")
+        for group in self.optimizer.param_groups:
+            group["lr"] = progress.schedule.learning_rate
+        self.optimizer.step()
+        progress.nats += total.nats
+        progress.symbols += total.symbols
+        return total
+
+    def _end_epoch(self) -> None:
+        """Validate, move the schedule, keep the best model, save."""
+        progress, schedule = self.progress, self.progress.schedule
+        with self.group.autocast():
+            validation = self.task.metrics(self.group.total(self.task.validate(self.model)))
+        value = validation["cross_entropy"]
+        if not math.isfinite(value):
+            self._fail(f"the validation cross-entropy is {value}")
+        line = {
+            "epoch": progress.epoch + 1,
+            "learning_rate": schedule.learning_rate,
+            "train_cross_entropy": progress.nats / progress.symbols,
+            **{f"{VALIDATION}{name}": number for name, number in validation.items()},
+        }
+        if schedule.end_epoch(value, self.config):
+            if self.writer is not None:
+                self.writer.keep(BEST, self.model)
+            elif self.run is None:
+                self.best = copy.deepcopy(self.model.state_dict())
+        progress.epoch, progress.step, progress.nats, progress.symbols = progress.epoch + 1, 0, 0.0, 0
+        progress.history.append(line)
+        self._keep_snapshot()
+        self._save()
+        if self.writer is not None:
+            self.writer.write_metrics(progress.history)
+        self.group.wait()
+        self.observer.validated(progress)
+
+    def _save(self) -> None:
+        carried = self.group.gather(self.task.carried())
+        if self.writer is not None:
+            checkpoint.save(self.writer, self.progress, self.model, self.optimizer, carried)
+        self.saved = time.monotonic()
+
+    def _keep_snapshot(self) -> None:
+        epoch = self.progress.epoch
+        if self.writer is not None and epoch <= self.config.snapshots > 0 and not self.progress.step:
+            self.writer.keep(f"snapshots/epoch-{epoch:03}.safetensors", self.model)
+
+    def _fail(self, what: str) -> NoReturn:
+        progress = self.progress
+        message = (
+            f"{what} in epoch {progress.epoch + 1}, step {progress.step + 1}; the best model so far (epoch "
+            f"{progress.schedule.best_epoch}) is kept; try a lower learning rate than "
+            f"{progress.schedule.learning_rate:g}"
+        )
+        if self.writer is not None:
+            self.writer.log(message)
+        raise TrainingError(message)
+
+    def _folder(self) -> Path:
+        assert self.run is not None
+        return self.run.folder
+
+
+def validation_metrics(line: dict[str, Any]) -> dict[str, float]:
+    """Those of an epoch's metrics that were measured on the validation data."""
+    return {key.removeprefix(VALIDATION): value for key, value in line.items() if key.startswith(VALIDATION)}
+
+
+def _optimizer(parameters: list[torch.nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(parameters, config.learning_rate)
+    return torch.optim.Adam(parameters, config.learning_rate, fused=True)
+
+
+def _run(
+    folder: Path, model: LanguageModel, data: Dataset | Task, config: TrainingConfig, fabric: Fabric | None
+) -> Run:
+    """The run in a folder; begun by the first process if it is not there."""
+    if is_run(folder):
+        return Run.open(folder)
+    if fabric is None or fabric.global_rank == 0:
+        run = Run.create(folder, made_in_python(data, config))
+        run.describe(model)
+    if fabric is not None:
+        fabric.barrier()
+    return Run.open(folder)
+
+
+def made_in_python(data: Dataset | Task, config: TrainingConfig) -> RunConfig:
+    """The configuration of a run whose model, or data, was made in Python."""
+    if not isinstance(data, Dataset):
+        return RunConfig(language="", model=None, training=config)
+    plan = DataConfig(**data.plan.model_dump())
+    return RunConfig(
+        language=data.language.name,
+        grammar=own_grammar(data.language),
+        model=None,
+        seed=data.seed,
+        data=plan,
+        training=config,
+    )

@@ -1,0 +1,243 @@
+"""A run folder: everything about one training run, every file replaced in one move.
+
+| file | what |
+|---|---|
+| `config.json` | the complete configuration: the same run again from it |
+| `model.json` | what the model is made of |
+| `environment.json` | versions and machine, for the record |
+| `metrics.jsonl` | one line an epoch; the same bytes however often the run was interrupted |
+| `times.jsonl` | seconds of each epoch |
+| `best.safetensors` | the parameters with the lowest validation cross-entropy |
+| `last/state.safetensors` | all that going on needs: parameters, optimizer, schedule, position, metrics |
+| `snapshots/` | parameters after each epoch, on request |
+| `log.txt` | what happened when |
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ndstack import files
+from ndstack.errors import TrainingError
+from ndstack.nn import LanguageModel
+from ndstack.nn.configuration import describe, first_problem
+from ndstack.nn.storage import CONFIGURATION as MODEL
+from ndstack.nn.storage import load, pack, read
+from ndstack.training.config import RunConfig, merge
+
+CONFIG = "config.json"
+METRICS = "metrics.jsonl"
+TIMES = "times.jsonl"
+BEST = "best.safetensors"
+STATE = "last/state.safetensors"
+LOG = "log.txt"
+ENVIRONMENT = "environment.json"
+
+
+class Run:
+    """A folder with a run in it."""
+
+    def __init__(self, folder: str | Path, config: RunConfig) -> None:
+        self.folder, self.config = Path(folder), config
+
+    @classmethod
+    def create(cls, folder: str | Path, config: RunConfig) -> Run:
+        """Begin a run in a new or empty folder."""
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(entry.name != files.LOCK for entry in folder.iterdir()):
+                hint = f"ndstack train --resume {folder} goes on with it; or " if is_run(folder) else ""
+                raise TrainingError(f"{folder} is not empty: {hint}choose another folder")
+            (folder / STATE).parent.mkdir()
+            run = cls(folder, config)
+            run.replace(ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
+            run.replace(METRICS, "")
+            run.replace(CONFIG, config.model_dump_json(indent=2) + "\n")
+        except OSError as error:
+            raise TrainingError(f"cannot make a run in {folder}: {error.strerror or error}") from None
+        return run
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Run:
+        """A run that is there."""
+        path = Path(folder) / CONFIG
+        if not path.exists():
+            raise TrainingError(
+                f"{folder} is not a run: it has no {CONFIG}; expected what ndstack train made"
+            )
+        try:
+            return cls(folder, RunConfig.model_validate_json(path.read_bytes()))
+        except OSError as error:
+            raise TrainingError(f"cannot read {path}: {error.strerror or error}") from None
+        except ValidationError as error:
+            raise TrainingError(f"{path} is not a run's configuration: {first_problem(error)}") from None
+
+    def replace(self, name: str, content: str | bytes) -> None:
+        """Replace a file of the run in one move."""
+        content = content.encode() if isinstance(content, str) else content
+        try:
+            files.replace(self.folder / name, content)
+        except OSError as error:
+            raise TrainingError(
+                f"cannot write {self.folder / name}: {error.strerror or error}; what was saved before is "
+                f"untouched: mend it, then ndstack train --resume {self.folder}"
+            ) from None
+
+    def log(self, message: str) -> None:
+        """Add a line to `log.txt`."""
+        now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        self._append(LOG, f"{now} {message}\n")
+
+    def add_time(self, epoch: int, seconds: float) -> None:
+        """Note how long this process worked on an epoch."""
+        self._append(TIMES, json.dumps({"epoch": epoch, "seconds": round(seconds, 3)}) + "\n")
+
+    def seconds(self) -> dict[int, float]:
+        """How long each epoch took, all sessions together."""
+        total: dict[int, float] = {}
+        for line in self._lines(TIMES):
+            total[line["epoch"]] = total.get(line["epoch"], 0.0) + line["seconds"]
+        return total
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """What was measured after each epoch."""
+        return self._lines(METRICS)
+
+    def write_metrics(self, history: list[dict[str, Any]]) -> None:
+        """Replace the metrics of all epochs."""
+        self.replace(METRICS, "".join(json.dumps(line) + "\n" for line in history))
+
+    def describe(self, model: LanguageModel) -> None:
+        """Write down what the model is made of."""
+        self.replace(MODEL, describe(model).model_dump_json(indent=2) + "\n")
+
+    def keep(self, name: str, model: LanguageModel) -> None:
+        """Write the parameters of the model to a file."""
+        (self.folder / name).parent.mkdir(exist_ok=True)
+        self.replace(name, pack(model.state_dict()))
+
+    def load(self, parameters: str = BEST) -> LanguageModel:
+        """The model with its best parameters, or with those of a snapshot."""
+        if not (self.folder / parameters).exists():
+            raise TrainingError(f"{self.folder} has no {parameters} yet; it appears after the first epoch")
+        return load(self.folder, parameters=parameters)
+
+    @property
+    def label(self) -> str:
+        """A short name for legends: the model's, or the folder's."""
+        return self.config.model or self.folder.name
+
+    def summary(self) -> dict[str, Any]:
+        """One row of a comparison: the best epoch and what it took."""
+        history, seconds = self.metrics(), self.seconds()
+        best = min(history, key=lambda line: float(line["validation_cross_entropy"]), default={})
+        path = self.folder / BEST
+        return {
+            "run": str(self.folder),
+            "language": self.config.language,
+            "model": self.label,
+            "parameters": sum(tensor.numel() for tensor in read(path)[0].values()) if path.exists() else None,
+            "learning_rate": self.config.training.learning_rate,
+            "seed": self.config.seed,
+            "epochs": len(history),
+            "best_epoch": best.get("epoch"),
+            "difference": best.get("validation_difference"),
+            "cross_entropy": best.get("validation_cross_entropy"),
+            "seconds_an_epoch": sum(seconds.values()) / len(history) if history else None,
+        }
+
+    def snapshots(self) -> dict[int, str]:
+        """The snapshots that there are: epoch to file; 0 is before training."""
+        paths = sorted((self.folder / "snapshots").glob("epoch-*.safetensors"))
+        return {int(path.stem.removeprefix("epoch-")): f"snapshots/{path.name}" for path in paths}
+
+    def _append(self, name: str, line: str) -> None:
+        try:
+            with (self.folder / name).open("a", encoding="utf-8") as file:
+                file.write(line)
+        except OSError as error:
+            raise TrainingError(
+                f"cannot write {self.folder / name}: {error.strerror or error}; what was saved before is "
+                f"untouched: mend it, then ndstack train --resume {self.folder}"
+            ) from None
+
+    def _lines(self, name: str) -> list[dict[str, Any]]:
+        path = self.folder / name
+        try:
+            text = path.read_text(encoding="utf-8") if path.exists() else ""
+            rows = [json.loads(line) for line in text.splitlines()]
+        except (OSError, ValueError) as error:
+            raise TrainingError(f"cannot read {path}: {' '.join(str(error).split())}") from None
+        if not all(isinstance(row, dict) for row in rows):
+            raise TrainingError(f"{path} is damaged: expected one JSON object a line")
+        return rows
+
+
+def is_run(folder: str | Path) -> bool:
+    """Whether there is a run in this folder."""
+    return (Path(folder) / CONFIG).exists()
+
+
+def environment() -> dict[str, Any]:
+    """Versions and machine."""
+    import numba
+    import torch
+
+    from ndstack import __version__
+
+    return {
+        "ndstack": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numba": numba.__version__,
+        "platform": platform.platform(),
+        "cores": cores(),
+    }
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as `training.clip` and the like."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return flat
+
+
+FREE = ("max_epochs", "stop_after", "checkpoint_seconds", "snapshots")
+"""Settings of the training that may change in the middle of a run."""
+
+
+def change_settings(folder: str | Path, values: Mapping[str, Any]) -> None:
+    """Change settings of a run before it goes on; only those that may change.
+
+    Args:
+        folder: of the run.
+        values: nested tables, such as {"training": {"max_epochs": 300}}.
+    """
+    if not values:
+        return
+    run = Run.open(folder)
+    new = RunConfig.of(merge(run.config.model_dump(mode="json"), values), "the settings")
+    before, after = flatten(run.config.model_dump(mode="json")), flatten(new.model_dump(mode="json"))
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name) and name.removeprefix("training.") not in FREE:
+            raise TrainingError(
+                f"{name} is {after.get(name)} now, but the run began with {before.get(name)}; go on without "
+                "it, or begin a new run in another folder"
+            )
+    with files.locked(run.folder):
+        run.replace(CONFIG, new.model_dump_json(indent=2) + "\n")

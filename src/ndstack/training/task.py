@@ -1,0 +1,161 @@
+"""What is learned: a task hands out losses and validates. Formal languages are the task here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndstack.errors import TrainingError
+from ndstack.grammars.grammar import Word
+from ndstack.languages import Dataset
+from ndstack.nn import LanguageModel
+
+SHUFFLING = 2
+"""The stream of random numbers that orders batches; 0 and 1 draw the strings of a data set."""
+
+
+class Share(NamedTuple):
+    """Which of several processes this is."""
+
+    rank: int = 0
+    processes: int = 1
+
+    def of(self, count: int) -> slice:
+        """This process's part of `count` things."""
+        return slice(count * self.rank // self.processes, count * (self.rank + 1) // self.processes)
+
+
+class Nats(NamedTuple):
+    """A sum of -log p and the number of symbols."""
+
+    nats: float
+    symbols: int
+
+    @property
+    def cross_entropy(self) -> float:
+        """Per symbol, in nats."""
+        return self.nats / self.symbols
+
+
+class Loss(NamedTuple):
+    """What one step gives."""
+
+    value: Tensor
+    """To be minimised; the sum over all processes is the loss of the step."""
+    nats: float
+    """The sum of -log p over the symbols predicted by this process."""
+    symbols: int
+    """Their number."""
+
+
+@runtime_checkable
+class Task(Protocol):
+    """Something to learn in epochs of steps."""
+
+    def steps(self, epoch: int) -> int:
+        """The number of steps of an epoch; epochs count from 0."""
+
+    def loss(self, model: LanguageModel, epoch: int, step: int) -> Loss:
+        """The loss of this process's share of one step."""
+
+    def validate(self, model: LanguageModel) -> Nats:
+        """The total over this process's share of the validation data."""
+
+    def metrics(self, total: Nats) -> dict[str, float]:
+        """What is reported of the totals of all processes; `cross_entropy` decides which model is best."""
+
+    def carried(self) -> dict[str, Tensor]:
+        """What goes over from one step to the next besides the parameters."""
+
+    def carry(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on with what `carried` gave."""
+
+
+class FormalTask:
+    """Language modelling on a data set of a formal language (section 5.6).
+
+    A step is one batch of strings of one length; batches are shuffled in each epoch. The loss is summed over
+    time and averaged over the batch.
+    """
+
+    def __init__(
+        self,
+        data: Dataset,
+        model: LanguageModel,
+        *,
+        eos: bool = True,
+        seed: int = 0,
+        share: Share | None = None,
+    ) -> None:
+        if not data.train or not data.validation:
+            raise TrainingError("a data set without training or validation strings given, expected both")
+        self.eos, self.seed, self.share = eos, seed, share or Share()
+        self.batches = [model.encode(batch)[0] for batch in data.batches("train")]
+        self.validation = encode_by_length(data.validation, model)
+        self.lower_bound = data.language.lower_bound(data.validation, lengths=data.plan.lengths, eos=eos)
+        self._order: tuple[int, list[int]] = (-1, [])
+
+    def steps(self, epoch: int) -> int:
+        """One for each batch."""
+        return len(self.batches)
+
+    def loss(self, model: LanguageModel, epoch: int, step: int) -> Loss:
+        """Of this process's strings in the batch."""
+        if self._order[0] != epoch:
+            rng = np.random.default_rng([self.seed, SHUFFLING, epoch])
+            self._order = (epoch, rng.permutation(len(self.batches)).tolist())
+        batch = self.batches[self._order[1][step]]
+        mine = batch[self.share.of(len(batch))]
+        if not len(mine):
+            return Loss(torch.zeros((), device=batch.device), 0.0, 0)
+        value = model.cross_entropy(mine, eos=self.eos) * (len(mine) / len(batch))
+        return Loss(value, value.item() * len(batch), mine.numel() + self.eos * len(mine))
+
+    def validate(self, model: LanguageModel) -> Nats:
+        """Over this process's share of the validation strings."""
+        mine = self.validation[self.share.rank :: self.share.processes]
+        return total_nats(model, mine, self.eos)
+
+    def metrics(self, total: Nats) -> dict[str, float]:
+        """Cross-entropy, lower bound and their difference, in nats a symbol."""
+        value = total.cross_entropy
+        return {
+            "cross_entropy": value,
+            "lower_bound": self.lower_bound,
+            "difference": value - self.lower_bound,
+        }
+
+    def carried(self) -> dict[str, Tensor]:
+        """Nothing: every batch begins afresh."""
+        return {}
+
+    def carry(self, tensors: Mapping[str, Tensor]) -> None:
+        """Nothing to do."""
+
+
+def encode_by_length(words: Sequence[Word], model: LanguageModel, most: int = 50) -> list[Tensor]:
+    """All strings in batches of one length each, shorter strings first."""
+    groups: dict[int, list[Word]] = {}
+    for word in words:
+        groups.setdefault(len(word), []).append(word)
+    return [
+        model.encode(group[first : first + most])[0]
+        for _, group in sorted(groups.items())
+        for first in range(0, len(group), most)
+    ]
+
+
+@torch.no_grad()
+def total_nats(model: LanguageModel, batches: Sequence[Tensor], eos: bool) -> Nats:
+    """The total of -log p over strings, without dropout."""
+    training, nats, symbols = model.training, 0.0, 0
+    model.eval()
+    for batch in batches:
+        nats -= model.log_probability(batch, eos=eos).double().sum().item()
+        symbols += batch.numel() + eos * len(batch)
+    model.train(training)
+    return Nats(nats, symbols)
