@@ -147,7 +147,8 @@ def compared(stack: Nondeterministic, n: int, ways: list[str], name: str, rounds
             ours[way].append(best_of(functools.partial(train_step, net, n, way), 8))
     torch.set_num_threads(all_threads)
     return [
-        {"row": f"{name}, n = {n}, {way}", "baseline_s": min(theirs), "ours_s": min(ours[way])} for way in ways
+        {"row": f"{name}, n = {n}, {way}", "baseline_s": min(theirs), "ours_s": min(ours[way])}
+        for way in ways
     ]
 
 

@@ -137,7 +137,9 @@ def test_the_layer_of_a_controller_has_derivatives() -> None:
         assert close(mine, theirs)
 
 
-@pytest.mark.parametrize("stack", [Superposition(3), Stratification(3)], ids=["superposition", "stratification"])
+@pytest.mark.parametrize(
+    "stack", [Superposition(3), Stratification(3)], ids=["superposition", "stratification"]
+)
 def test_a_layer_that_steps_share_sums_up_their_derivatives(stack: Stack[Any]) -> None:
     """From one pass and the next, over branches, and with another layer in between."""
     generator = torch.Generator().manual_seed(4)

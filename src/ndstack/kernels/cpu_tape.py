@@ -151,7 +151,9 @@ class _Advance(torch.autograd.Function):
         shape, kinds = actions.shape, tape.layout.kinds
         steps = shape[1] if len(shape) == 3 else 1
         reading = actions.new_zeros((*shape[:-1], kinds))
-        attention = actions.new_zeros((*shape[:-1], kinds, start + steps + 1) if call.attend else (0, 0, 0, 0))
+        attention = actions.new_zeros(
+            (*shape[:-1], kinds, start + steps + 1) if call.attend else (0, 0, 0, 0)
+        )
         where = actions.data_ptr(), reading.data_ptr(), attention.data_ptr(), call.sure.ctypes.data
         lost = call.lost.data_ptr()
 
