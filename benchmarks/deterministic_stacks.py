@@ -41,18 +41,19 @@ class StackLSTM(torch.nn.Module):
             self.controls = torch.nn.Linear(HIDDEN, stack.control_size)
 
     def stepped(self, inputs: Tensor) -> Tensor:
-        batch = inputs.shape[0]
+        batch, cell, stack = inputs.shape[0], self.cell, self.stack
         memory = (inputs.new_zeros(batch, HIDDEN), inputs.new_zeros(batch, HIDDEN))
-        state = self.stack.start(batch) if self.stack else None
         hidden = []
+        if stack is None:
+            for x in inputs.unbind(1):
+                memory = cell(x, memory)
+                hidden.append(memory[0])
+            return self.output(torch.stack(hidden, dim=1))
+        state, weight, bias = stack.start(batch), self.controls.weight, self.controls.bias
         for x in inputs.unbind(1):
-            if state is not None:
-                x = torch.cat([x, state.reading], dim=1)
-            memory = self.cell(x, memory)
+            memory = cell(torch.cat([x, state.reading], dim=1), memory)
             hidden.append(memory[0])
-            if state is not None:
-                layer = self.controls
-                state = self.stack.drive(state, memory[0], layer.weight, layer.bias)
+            state = stack.drive(state, memory[0], weight, bias)
         return self.output(torch.stack(hidden, dim=1))
 
     def whole(self, inputs: Tensor) -> Tensor:

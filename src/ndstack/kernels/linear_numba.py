@@ -52,11 +52,13 @@ def layer(hidden, stride, weight, bias, controls):  # type: ignore[no-untyped-de
 def layer_backward(  # type: ignore[no-untyped-def]
     hidden, stride, weight, grad_controls, grad_hidden, grad_weight, grad_bias
 ):
-    """The adjoint of `layer`; the derivatives, flat too, are added to, save those by `hidden`."""
+    """The adjoint of `layer`; the derivatives, flat too, are overwritten."""
     size = grad_bias.size
     units = weight.size // size
     rows, grad_rows = weight.reshape(size, units), grad_weight.reshape(size, units)
     grad_hidden[:] = 0
+    grad_weight[:] = 0
+    grad_bias[:] = 0
     for b in range(grad_controls.size // size):
         own, grad_own = hidden[b * stride :], grad_hidden[b * units :]
         for c in range(size):

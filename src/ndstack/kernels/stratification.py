@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from ndstack.kernels.rows import compilable
-from ndstack.kernels.shared_layer import SharedLayer, shared
 
 
 def update(strengths: Tensor, push: Tensor, pop: Tensor) -> Tensor:
@@ -52,9 +51,7 @@ def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Te
     return reading, torch.cat([strengths[:, :, None], all_vectors], dim=2)
 
 
-def drive(
-    elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, known: SharedLayer | None
-) -> tuple[Tensor, Tensor, SharedLayer | None]:
+def drive(elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """One step from the hidden state of a controller.
 
     Args:
@@ -63,17 +60,15 @@ def drive(
         weight: [2+m, H], of the layer that gives the logits, and then the vector to push, not yet
             squashed by tanh.
         bias: [2+m].
-        known: what the step before returned, if it had the same layer.
 
     Returns:
-        The readings [B, m], the new elements [B, k+1, 1+m], and something for the next step.
+        The readings [B, m], and the new elements [B, k+1, 1+m].
     """
     if compilable(elements):
-        layer = shared(known, weight, bias)
-        result: tuple[Tensor, Tensor] = _compiled().drive(elements, hidden, layer)
-        return *result, layer
+        result: tuple[Tensor, Tensor] = _compiled().drive(elements, hidden, weight, bias)
+        return result
     controls = torch.nn.functional.linear(hidden, weight, bias)
-    return *step(elements, controls[:, :2], controls[:, 2:].tanh()), None
+    return step(elements, controls[:, :2], controls[:, 2:].tanh())
 
 
 def scan(

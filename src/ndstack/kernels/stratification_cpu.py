@@ -16,7 +16,6 @@ from ndstack.kernels.rows import (
     refuse_second_derivatives,
     with_stride,
 )
-from ndstack.kernels.shared_layer import SharedLayer
 
 
 def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -24,9 +23,9 @@ def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Te
     return _Step.apply(elements, actions, vectors)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def drive(elements: Tensor, hidden: Tensor, layer: SharedLayer) -> tuple[Tensor, Tensor]:
+def drive(elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.stratification.drive`."""
-    return _Drive.apply(elements, hidden, layer.token, layer)  # type: ignore[no-any-return, no-untyped-call]
+    return _Drive.apply(elements, hidden, weight, bias)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def scan(strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool) -> tuple[Tensor, Tensor]:
@@ -107,9 +106,10 @@ class _Step(torch.autograd.Function):
 class _Drive(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, elements: Tensor, hidden: Tensor, token: Tensor, layer: SharedLayer
+        ctx: Any, elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor
     ) -> tuple[Tensor, Tensor]:
-        elements, hidden, weight, bias = elements.contiguous(), with_stride(hidden), layer.weight, layer.bias
+        elements, weight, bias = elements.contiguous(), weight.contiguous(), bias.contiguous()
+        hidden = with_stride(hidden)
         batch, k, width = elements.shape
         check_state(bias.shape[0] == 1 + width)
         new = elements.new_empty((batch, k + 1, width))
@@ -121,7 +121,6 @@ class _Drive(torch.autograd.Function):
         )  # fmt: skip
         ctx.save_for_backward(elements, hidden, weight, bias, new)
         ctx.set_materialize_grads(False)
-        ctx.layer = layer
         return reading, new
 
     @staticmethod
@@ -129,9 +128,7 @@ class _Drive(torch.autograd.Function):
         refuse_second_derivatives()
         elements, hidden, weight, bias, new = ctx.saved_tensors
         batch, k, width = elements.shape
-        grads = [
-            torch.empty_like(elements), elements.new_empty(hidden.shape), *ctx.layer.sums.current(elements)
-        ]  # fmt: skip
+        grads = [elements.new_empty(tensor.shape) for tensor in (elements, hidden, weight, bias)]
         if grad_reading is not None:
             grad_reading = with_stride(grad_reading)
         if grad_new is not None:
@@ -142,4 +139,4 @@ class _Drive(torch.autograd.Function):
             *locate(grad_reading), locate(grad_new)[0],
             grads[0].data_ptr(), grads[1].data_ptr(), grads[2].data_ptr(), grads[3].data_ptr(),
         )  # fmt: skip
-        return grads[0], grads[1], None, None
+        return tuple(grads)

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from ndstack.kernels.rows import compilable
-from ndstack.kernels.shared_layer import SharedLayer, shared
 
 
 def update(cells: Tensor, weights: Tensor, vectors: Tensor, depth: int | None) -> Tensor:
@@ -64,8 +63,8 @@ def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None) -> 
 
 
 def drive(
-    cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, depth: int | None, known: SharedLayer | None
-) -> tuple[Tensor, Tensor, SharedLayer | None]:
+    cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, depth: int | None
+) -> tuple[Tensor, Tensor]:
     """One step of G stacks side by side, from the hidden state of a controller.
 
     Args:
@@ -75,18 +74,16 @@ def drive(
             not yet squashed by a sigmoid.
         bias: [3*G + G*m].
         depth: the greatest number of cells to keep, or None.
-        known: what the step before returned, if it had the same layer.
 
     Returns:
-        The readings, [B, G*m], the new cells, [B, G, h', m], and something for the next step.
+        The readings, [B, G*m], and the new cells, [B, G, h', m].
     """
     if compilable(cells):
-        layer = shared(known, weight, bias)
-        result: tuple[Tensor, Tensor] = _compiled().drive(cells, hidden, layer, depth)
-        return *result, layer
+        result: tuple[Tensor, Tensor] = _compiled().drive(cells, hidden, weight, bias, depth)
+        return result
     controls = torch.nn.functional.linear(hidden, weight, bias)
     logits = 3 * cells.shape[1]
-    return *step(cells, controls[:, :logits], controls[:, logits:].sigmoid(), depth), None
+    return step(cells, controls[:, :logits], controls[:, logits:].sigmoid(), depth)
 
 
 def scan(

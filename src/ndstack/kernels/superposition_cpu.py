@@ -21,7 +21,6 @@ from ndstack.kernels.rows import (
     refuse_second_derivatives,
     with_stride,
 )
-from ndstack.kernels.shared_layer import SharedLayer
 
 _NO_LIMIT = 2**62
 
@@ -31,9 +30,11 @@ def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None) -> 
     return _Step.apply(cells, actions, vectors, depth or _NO_LIMIT)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def drive(cells: Tensor, hidden: Tensor, layer: SharedLayer, depth: int | None) -> tuple[Tensor, Tensor]:
+def drive(
+    cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, depth: int | None
+) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.superposition.drive`."""
-    return _Drive.apply(cells, hidden, layer.token, layer, depth or _NO_LIMIT)  # type: ignore[no-any-return, no-untyped-call]
+    return _Drive.apply(cells, hidden, weight, bias, depth or _NO_LIMIT)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def scan(
@@ -96,9 +97,10 @@ class _Step(torch.autograd.Function):
 class _Drive(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, cells: Tensor, hidden: Tensor, token: Tensor, layer: SharedLayer, depth: int
+        ctx: Any, cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, depth: int
     ) -> tuple[Tensor, Tensor]:
-        cells, hidden, weight, bias = cells.contiguous(), with_stride(hidden), layer.weight, layer.bias
+        cells, weight, bias = cells.contiguous(), weight.contiguous(), bias.contiguous()
+        hidden = with_stride(hidden)
         batch, stacks, height, m = cells.shape
         check_state(bias.shape[0] == (3 + m) * stacks)
         new_height = min(height + 1, depth)
@@ -111,15 +113,14 @@ class _Drive(torch.autograd.Function):
         )  # fmt: skip
         ctx.save_for_backward(cells, hidden, weight, bias)
         ctx.set_materialize_grads(False)
-        ctx.layer = layer
         ctx.new_height = new_height
         return reading, new
 
     @staticmethod
     def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
         refuse_second_derivatives()
-        cells, hidden, weight, bias = ctx.saved_tensors
-        grads = [torch.empty_like(cells), cells.new_empty(hidden.shape), *ctx.layer.sums.current(cells)]
+        cells, hidden, weight, bias = saved = ctx.saved_tensors
+        grads = [cells.new_empty(tensor.shape) for tensor in saved]
         if grad_reading is not None:
             grad_reading = with_stride(grad_reading)
         if grad_new is not None:
@@ -131,7 +132,7 @@ class _Drive(torch.autograd.Function):
             *locate(grad_reading), locate(grad_new)[0],
             grads[0].data_ptr(), grads[1].data_ptr(), grads[2].data_ptr(), grads[3].data_ptr(),
         )  # fmt: skip
-        return grads[0], grads[1], None, None, None
+        return *grads, None
 
 
 class _Scan(torch.autograd.Function):

@@ -11,7 +11,6 @@ from ndstack.errors import NdstackError
 from ndstack.kernels import stratification as kernel
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.rows import compilable
-from ndstack.kernels.shared_layer import SharedLayer
 from ndstack.stacks.base import Stack, State
 
 
@@ -21,9 +20,6 @@ class StratificationState(State):
 
     elements: Tensor
     """[B, k, 1+m]: the elements, bottom first; of each, its strength, then its vector."""
-
-    layer: SharedLayer | None = None
-    """What the last `drive` knows about its layer."""
 
     @property
     def strengths(self) -> Tensor:
@@ -78,7 +74,7 @@ class Stratification(Stack[StratificationState]):
     def _drive(
         self, state: StratificationState, hidden: Tensor, weight: Tensor, bias: Tensor
     ) -> StratificationState:
-        return StratificationState(*kernel.drive(state.elements, hidden, weight, bias, state.layer))
+        return StratificationState(*kernel.drive(state.elements, hidden, weight, bias))
 
     def _scan(
         self, state: StratificationState, actions: Tensor, pushed: Tensor | None

@@ -19,7 +19,6 @@ from ndstack.errors import NdstackError
 from ndstack.kernels import superposition as kernel
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.rows import compilable
-from ndstack.kernels.shared_layer import SharedLayer
 from ndstack.stacks.base import Stack, State
 
 
@@ -30,9 +29,6 @@ class SuperpositionState(State):
     cells: Tensor
     """[B, G, h, m]: the elements of each of G stacks, top first; m is the largest size of the G,
     smaller vectors are filled up with zeros."""
-
-    layer: SharedLayer | None = None
-    """What the last `drive` knows about its layer."""
 
 
 class Superposition(Stack[SuperpositionState]):
@@ -95,7 +91,7 @@ class Superposition(Stack[SuperpositionState]):
     ) -> SuperpositionState:
         if not self._even:
             return super()._drive(state, hidden, weight, bias)
-        return SuperpositionState(*kernel.drive(state.cells, hidden, weight, bias, self.depth, state.layer))
+        return SuperpositionState(*kernel.drive(state.cells, hidden, weight, bias, self.depth))
 
     def _scan(
         self, state: SuperpositionState, actions: Tensor, pushed: Tensor | None
