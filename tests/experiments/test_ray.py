@@ -36,7 +36,7 @@ def test_two_nodes_share_a_sweep_and_one_is_killed(small, tmp_path):
         [sys.executable, str(script), str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=400,
         env=environment,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -10,7 +10,6 @@ import numpy as np
 from ndstack.experiments.results import Finished, mean_by_length, mean_curve, perplexity, select, spread
 from ndstack.experiments.spec import Experiment, Output
 from ndstack.plotting import line_style, new_axes, new_grid
-from ndstack.training.pictures import DIFFERENCE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -151,6 +150,3 @@ def _legend(figure: Figure, panels: Sequence[Axes], labels: Sequence[str]) -> No
         columns = max(1, int(figure.get_figwidth() / (0.6 + 0.085 * max(map(len, names)))))
         shown = [handles[name] for name in names]
         figure.legend(shown, names, loc="outside upper center", ncols=min(columns, len(names)), frameon=False)
-
-
-__all__ = ["DIFFERENCE", "draw", "draw_capacity", "draw_curves", "draw_scatter"]

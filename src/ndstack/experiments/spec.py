@@ -173,8 +173,8 @@ class Experiment(Table):
         if chosen is None:
             if scale == PAPER:
                 return self
-            known = ", ".join({*self.scales, PAPER})
-            raise NdstackError(f"{self.name} has no scale {scale!r}; there are {known}")
+            known = ", ".join(self.scale_names())
+            raise NdstackError(f"{self.name} has no scale {scale!r}; expected one of: {known}")
         labels = {model.label for model in self.models}
         for label in chosen.names.keys() - labels:
             raise NdstackError(f"{self.name}, scale {scale}: there is no model with the label {label!r}")
