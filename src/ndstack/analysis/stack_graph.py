@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,47 +76,51 @@ def _on_path(runs: Runs, share: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class StackProbability:
-    """A state and a stack of symbols, bottom first, and the probability that a run ends so."""
+    """A state and a stack of symbols, bottom first, and the probability that a run ends so.
+
+    Attributes:
+        state, stack: as numbers.
+        probability: that a run ends so.
+        whole: if not, `stack` is only the upper part, and the probability that of all stacks that have it.
+    """
 
     state: int
     stack: tuple[int, ...]
     probability: float
+    whole: bool = True
 
 
-def most_probable_stacks(runs: Runs, k: int, limit: int = 2000) -> list[StackProbability]:
+def most_probable_stacks(
+    runs: Runs, k: int, limit: int = 100_000_000, *, parts: bool = False
+) -> list[StackProbability]:
     """The k most probable pairs of state and stack at `runs.time`, most probable first.
 
     Runs that end with the same stack are added up, however it came about. Stacks are opened from the top; the
     probability of all stacks with the same upper part bounds that of each, so none is missed. Where the
-    distribution is so flat that `limit` upper parts have been opened, the list may be shorter.
+    distribution is so flat that this takes more than `limit` multiplications, the list is shorter; with
+    `parts`, it is then filled up with the most probable upper parts of the other stacks.
     """
+    from ndstack.analysis.stack_graph_numba import search_stacks
+
     share, S = runs.chart.sums[2], runs.weights.symbols
-    rows, K = runs.time + 1, share.shape[3]
-    below = share[:rows, :rows].transpose(0, 2, 1, 3).reshape(rows * K, rows * K)
-    number = itertools.count()
-    # (-probability, tie-breaker, state, symbols from the top, the nodes [time, type] they lead down to)
-    heap: list[tuple[float, int, int, tuple[int, ...], Floats | None]] = []
-    for kind, mass in enumerate(runs.ends.reshape(-1).tolist()):
-        if mass > 0:
-            nodes = np.zeros((rows, K))
-            nodes[runs.time, kind] = mass
-            heap.append((-mass, next(number), kind // S, (kind % S,), nodes))
-    heapq.heapify(heap)
-    found: list[StackProbability] = []
-    while heap and len(found) < k and limit:
-        negative, _, state, upper, under = heapq.heappop(heap)
-        if under is None:
-            found.append(StackProbability(state, upper[::-1], -negative))
-            continue
-        limit -= 1
-        standing = (below @ under.reshape(-1)).reshape(rows, K)
-        whole = standing[0, 0] if runs.weights.bottom_fix else under[0, 0]
-        if whole > 0:
-            heapq.heappush(heap, (-float(whole), next(number), state, upper, None))
-        for x in range(S):
-            nodes = np.zeros((rows, K))
-            nodes[:-1, x::S] = standing[1:, x::S]
-            mass = float(nodes.sum())
-            if mass > 0:
-                heapq.heappush(heap, (-mass, next(number), state, (*upper, x), nodes))
-    return found
+    found = search_stacks(
+        share, runs.ends.reshape(-1), runs.time, S, runs.weights.bottom_fix, k, limit
+    )
+    mass, parent, symbol, kind = (part.tolist() for part in found)
+    wanted = [one for one in range(len(mass)) if kind[one] == 3 or (parts and kind[one] % 2 == 0)]
+    return [
+        _stack(one, mass[one], parent, symbol, S, kind[one] >= 2)
+        for one in sorted(wanted, key=lambda one: -mass[one])[:k]
+    ]
+
+
+def _stack(
+    one: int, probability: float, parent: list[int], symbol: list[int], S: int, whole: bool
+) -> StackProbability:
+    """The stack that an entry of the search stands for, read from its bottom to its top."""
+    stack, first = [], one
+    while one >= 0:
+        if symbol[one] >= 0:
+            stack.append(symbol[one])
+        one, first = parent[one], one
+    return StackProbability(first // S, tuple(stack), probability, whole)
