@@ -84,6 +84,20 @@ def test_stack_graph_holds_the_weight_of_every_stack():
         assert into == pytest.approx({node: p for node, p in graph.nodes.items() if node.time >= 0})
 
 
+def test_the_most_probable_paths_of_a_stack_graph_are_whole():
+    for runs, wanted in cases(6):
+        everything = stack_graph(runs)
+        paths = dict(everything.wfa.paths())
+        for most in (1, 4, 9):
+            graph = stack_graph(runs, most=most)
+            kept = dict(graph.wfa.paths())
+            assert bool(kept) == bool(wanted)
+            assert {edge for path in kept for edge in path} == set(graph.wfa.edges)
+            if kept and len(kept) < len(paths):
+                assert max(kept.values()) == max(paths.values())
+                assert len(graph.edges) <= max(most, len(max(kept, key=len)) * len(kept))
+
+
 @pytest.mark.parametrize("window, fix", SETTINGS)
 def test_posterior_is_the_gradient_of_log_alpha(window, fix):
     weights = random_weights(7, n=6, states=2, symbols=3, window=window, bottom_fix=fix)

@@ -4,9 +4,9 @@ The kernels that networks run (`ndstack.kernels`) keep what a reading needs. To 
 weight is needed, also those of runs that hardly count, and the same with max for sum. Row i + 1 of a chart is
 time i, as in `ndstack.kernels.reference`; a configuration type (q, x) is the number q S + x.
 
-The cubic part adds up products of conditional probabilities, share = alpha[i,a] gamma[i,a -> t,b] / alpha[t,b]
-(section 4 of the design). Where such a sum is so small that a term may have been lost, it is done again in
-log space.
+The cubic part adds up products of conditional probabilities,
+share = alpha[i,a] gamma[i,a -> t,b] / alpha[t,b]. Where such a sum is so small that a term may have been
+lost, it is done again in log space.
 """
 
 import numba
@@ -192,6 +192,7 @@ def _share_out(replace, S, gamma, alpha, share, used, popped, replaces, t, low):
     """Share out column t but for pushes; what pops from (k, c) into state r receive, [n+1, K, Q]."""
     K = popped.shape[1]
     entered = np.zeros(popped.shape)
+    numbers, scale = _scaled(popped, alpha, low, t, popped.shape[2], S)
     for row in range(low, t):
         for a in range(K):
             for b in range(K):
@@ -203,11 +204,14 @@ def _share_out(replace, S, gamma, alpha, share, used, popped, replaces, t, low):
                     part = mass * np.exp(gamma[row, t - 1, a, d] + replace[t - 1, d, b] - whole)
                     replaces[t - 1, d, b] += part
                     used[row, t - 1, a, d] += part
+                factor = mass * np.exp(scale[r, y] - alpha[t + 1, b]) / max(share[row, t, a, b], SMALLEST)
+                exact = share[row, t, a, b] < SMALLEST or factor > LARGEST
                 for k in range(row, t - 1):
                     for c in range(y, K, S):
-                        log = gamma[row, k, a, c] + popped[k + 1, c, r] - whole
-                        if log > -80.0:
-                            part = mass * np.exp(log)
-                            used[row, k, a, c] += part
-                            entered[k + 1, c, r] += part
+                        if exact:
+                            part = mass * np.exp(gamma[row, k, a, c] + popped[k + 1, c, r] - whole)
+                        else:
+                            part = factor * share[row, k, a, c] * numbers[k, r, c]
+                        used[row, k, a, c] += part
+                        entered[k + 1, c, r] += part
     return entered

@@ -81,9 +81,14 @@ class Runs:
         logs = self._ends(self.chart.sums[1])
         return shares(logs[None]).reshape(self.weights.states, self.weights.symbols)
 
+    @property
+    def log_count(self) -> float:
+        """The log of the number of runs of non-zero weight."""
+        return float(np.logaddexp.reduce(self._ends(self.chart.counts)))
+
     def count(self) -> int:
         """How many runs of non-zero weight there are; exact up to 10^12, to about 12 digits beyond."""
-        log = float(np.logaddexp.reduce(self._ends(self.chart.counts)))
+        log = self.log_count
         if log > 700:
             raise NdstackError(f"there are about 10^{log / math.log(10):.0f} runs, more than a float holds")
         return round(math.exp(log))
@@ -108,7 +113,7 @@ class Runs:
         total, chart, number = self.log_weight, self.chart, itertools.count()
         ends = self._ends(chart.best[1])
         roots = [(float(ends[b]), int(b)) for b in np.argsort(-ends, kind="stable") if ends[b] > -np.inf]
-        # (-bound, tie-breaker, open items as a linked list, transitions as a linked list, option of the first)
+        # (-bound, tie-breaker, open items and transitions as linked lists, which option of the first item)
         heap: list[tuple[float, int, Linked, Linked, int]] = [
             (-bound, next(number), ((self.time, b), None), None, 0) for bound, b in roots
         ]

@@ -73,14 +73,16 @@ class Source:
 def open_source(name: str | Path) -> Source:
     """A run folder, a folder with a saved model, the name of a shipped automaton, or a grammar file.
 
-    A file or folder comes before an automaton of the same name.
+    A run, model or file comes before an automaton of the same name.
     """
     path, name = Path(name), str(name)
-    if path.is_dir():
+    if path.is_dir() and name not in EXAMPLES or _is_model(path):
         return _open_folder(path, name)
     if path.is_file():
         grammar = read_grammar(path)
-        return Source(name, f"compiled from {path.name}", recognizer(grammar), from_grammar(grammar, name), SHORT)
+        return Source(
+            name, f"compiled from {path.name}", recognizer(grammar), from_grammar(grammar, name), SHORT
+        )
     if name in grammars:
         grammar = grammars[name]()
         return Source(name, "compiled grammar", recognizer(grammar), from_grammar(grammar, name), SHORT)
@@ -90,6 +92,10 @@ def open_source(name: str | Path) -> Source:
         f"there is no run, model or grammar file {name!r}; expected one, or one of the automata that ship: "
         f"{', '.join(EXAMPLES)}"
     )
+
+
+def _is_model(path: Path) -> bool:
+    return is_run(path) or (path / CONFIGURATION).exists()
 
 
 def _open_folder(path: Path, name: str) -> Source:

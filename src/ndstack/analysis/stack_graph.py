@@ -28,38 +28,43 @@ class StackGraph:
     edges: tuple[float, ...]
 
 
-def stack_graph(runs: Runs, least: float = 0.0) -> StackGraph:
+def stack_graph(runs: Runs, least: float = 0.0, most: int | None = None) -> StackGraph:
     """The stack WFA at `runs.time`, for the ends that `runs` have.
 
     Args:
         runs: of a sequence.
         least: leave out nodes and edges whose probability is not above this.
+        most: how many edges there may be; then the most probable paths are kept, each of them whole.
     """
     gamma, _, share = runs.chart.sums
     names, S, t = runs.weights.names, runs.weights.symbols, runs.time
     reached, used = _on_path(runs, share)
+    kept = used > least
+    if most is not None and np.count_nonzero(kept) > most:
+        scores = np.where(kept, _best_paths(runs, share), 0.0)
+        cut = np.partition(scores.reshape(-1), -most - 1)[-most - 1]
+        # with room for rounding, so that no path is cut in two; the best path is always kept
+        kept = scores > min(cut * (1 + 1e-9), scores.max() * (1 - 1e-9))
 
     def node(row: int, kind: int) -> Node:
         return ROOT if row == 0 else Node(row - 1, names.states[kind // S], names.symbols[kind % S])
 
-    nodes = {
-        node(row, kind): float(reached[row, kind]) for row, kind in np.argwhere(reached > least).tolist()
-    }
-    found = [
-        (
-            Edge(node(row, a), names.symbols[b % S], node(time + 1, b), float(gamma[row, time, a, b])),
-            used[row, time, a, b],
-        )
-        for row, time, a, b in np.argwhere(used > least).tolist()
+    places = sorted(np.argwhere(kept).tolist(), key=lambda place: (place[1], place[0]))
+    edges = [
+        Edge(node(row, a), names.symbols[b % S], node(time + 1, b), float(gamma[row, time, a, b]))
+        for row, time, a, b in places
     ]
-    if not runs.weights.bottom_fix and reached[1, 0] > least:  # the axiom
+    shares = [float(used[tuple(place)]) for place in places]
+    touched = {(row, a) for row, _, a, _ in places} | {(time + 1, b) for _, time, _, b in places}
+    if not runs.weights.bottom_fix and reached[1, 0] > least and (t == 0 or touched):  # the axiom
         first = node(1, 0)
-        found.insert(0, (Edge(ROOT, first.symbol, first, 0.0), reached[1, 0]))
-        nodes = {ROOT: float(reached[1, 0])} | nodes
-    found.sort(key=lambda pair: (pair[0].target.time, pair[0].source.time))
+        edges.insert(0, Edge(ROOT, first.symbol, first, 0.0))
+        shares.insert(0, float(reached[1, 0]))
+        touched |= {(0, 0), (1, 0)}
+        reached[0, 0] = reached[1, 0]
+    nodes = {node(*place): float(reached[place]) for place in sorted(touched)}
     accept = frozenset(one for one in nodes if one.time == t)
-    wfa = StackWFA(LOG, tuple(nodes), tuple(edge for edge, _ in found), accept, t)
-    return StackGraph(wfa, nodes, tuple(float(p) for _, p in found))
+    return StackGraph(StackWFA(LOG, tuple(nodes), tuple(edges), accept, t), nodes, tuple(shares))
 
 
 def _on_path(runs: Runs, share: Floats) -> tuple[Floats, Floats]:
@@ -72,6 +77,24 @@ def _on_path(runs: Runs, share: Floats) -> tuple[Floats, Floats]:
         used[: time + 1, time] = share[: time + 1, time] * reached[time + 1]
         reached[: time + 1] += used[: time + 1, time].sum(axis=2)
     return reached, used
+
+
+def _best_paths(runs: Runs, share: Floats) -> Floats:
+    """The probability of the best path through each edge; all edges of that path have at least as much."""
+    t, K = runs.time, share.shape[3]
+    below, above = np.zeros((t + 2, K)), np.zeros((t + 2, K))
+    below[0, 0], above[t + 1] = 1.0, runs.ends.reshape(-1)
+    if not runs.weights.bottom_fix:
+        below[1, 0] = 1.0
+    for time in range(t + 1):
+        best = (share[: time + 1, time] * below[: time + 1, :, None]).max(axis=(0, 1))
+        below[time + 1] = np.maximum(below[time + 1], best)
+    scores = np.zeros((t + 1, t + 1, K, K))
+    for time in range(t, -1, -1):
+        steps = share[: time + 1, time] * above[time + 1]
+        above[: time + 1] = np.maximum(above[: time + 1], steps.max(axis=2))
+        scores[: time + 1, time] = steps * below[: time + 1, :, None]
+    return scores
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """What a stack of any kind does over time, from what its owner tells it.
 
 Readings, actions and attention are computed in float64. By section 9.2 the reading of a superposition stack
-is a sum of pushed vectors, each times the weight of the runs that have it on top, and that of a stratification
-stack is such a sum by definition: the coefficients are an attention distribution, and pushing unit vectors
-shows them.
+is a sum of pushed vectors, each times the weight of the runs that have it on top, and that of a
+stratification stack is such a sum by definition: the coefficients are an attention distribution, and pushing
+unit vectors shows them.
 """
 
 from __future__ import annotations

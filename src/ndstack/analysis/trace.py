@@ -1,8 +1,8 @@
 """Everything that a network's stacks do while it reads a string, step by step.
 
-`trace(model, word)` works for every language model and recogniser, recurrent or with stack attention. The model
-runs as it is; what its controller, or the layer below, tells the stack is caught on the way, and all else is
-computed from that in float64.
+`trace(model, word)` works for every language model and recogniser, recurrent or with stack attention. The
+model runs as it is; what its controller, or the layer below, tells the stack is caught on the way, and all
+else is computed from that in float64.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Trace:
         """The stack of this number, or an error that says what there is."""
         if not 0 <= number < len(self.stacks):
             raise NdstackError(
-                f"stack {number} asked for, but the model has {len(self.stacks) or 'no'} "
+                f"there is no stack number {number + 1}; the model has {len(self.stacks) or 'no'} "
                 f"stack{'s' * (len(self.stacks) != 1)}"
             )
         return self.stacks[number]

@@ -111,7 +111,9 @@ def draw_evolution(
     for (name, values), (axes,) in zip(panels.items(), grid, strict=True):
         heat_map(axes, values, bar="share")
         label_steps(axes, evolution.inputs)
-        axes.set_yticks(range(0, count, every), [str(epoch) for epoch in evolution.epochs[::every]], fontsize=8)
+        axes.set_yticks(
+            range(0, count, every), [str(epoch) for epoch in evolution.epochs[::every]], fontsize=8
+        )
         axes.set_ylabel("epoch")
         axes.set_title(f"{title}: {name}", fontsize=10)
     grid[-1][0].set_xlabel("symbol read")

@@ -72,14 +72,17 @@ def draw_pca(readings: Floats, labels: Sequence[str], title: str = "Stack readin
         title: of the picture.
     """
     if len(readings) != len(labels) or len(readings) < 2:
-        raise NdstackError(f"{len(readings)} readings and {len(labels)} labels given, expected as many, 2 or more")
+        raise NdstackError(
+            f"{len(readings)} readings and {len(labels)} labels given, expected as many, 2 or more"
+        )
     points, variance = components(np.asarray(readings, np.float64))
     kinds = list(dict.fromkeys(sorted(labels)))
     figure, axes = new_axes(6.4, 5.0)
     for number, kind in enumerate(kinds):
         own = points[[label == kind for label in labels]]
         axes.scatter(
-            *own.T,
+            own[:, 0],
+            own[:, 1],
             s=26,
             alpha=0.75,
             color=COLORS[number % len(COLORS)],

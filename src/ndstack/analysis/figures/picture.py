@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,14 @@ class Picture:
 
     figure: Figure
 
-    def svg(self) -> str:
-        """The picture as SVG; the same picture gives the same text."""
+    @cached_property
+    def _svg(self) -> str:
+        # kept, since the layout moves by a hair if it is drawn again
         return plotting.render(self.figure, "svg").decode()
+
+    def svg(self) -> str:
+        """The picture as SVG."""
+        return self._svg
 
     def png(self) -> bytes:
         """The picture as PNG."""
@@ -48,7 +54,9 @@ def check_steps(count: int) -> None:
     if not count:
         raise NdstackError("nothing has been read, so there is nothing to draw; give a longer string")
     if count > MOST:
-        raise NdstackError(f"{count} steps given, expected at most {MOST} in a picture; give a shorter string")
+        raise NdstackError(
+            f"{count} steps given, expected at most {MOST} in a picture; give a shorter string"
+        )
 
 
 def label_steps(axes: Axes, inputs: Sequence[str], *, first: int = 0, vertical: bool = False) -> None:

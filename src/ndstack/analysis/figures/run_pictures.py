@@ -35,7 +35,9 @@ def draw_stacks(run: Run, title: str | None = None) -> Picture:
     axes.set_xlim(-0.6, len(configurations) - 0.4)
     axes.set_ylim(-1.05, tallest + 0.1)
     for place, configuration in enumerate(configurations):
-        axes.text(place, -0.55, plain(names.states[configuration.state]), ha="center", va="center", fontsize=8)
+        axes.text(
+            place, -0.55, plain(names.states[configuration.state]), ha="center", va="center", fontsize=8
+        )
     axes.set_yticks([-0.55, 0.5], ["state", "bottom"], fontsize=8)
     axes.set_xticks(
         range(len(configurations)),
@@ -91,7 +93,9 @@ class _Drawer:
         x = (below[0][0] + below[-1][0]) / 2 if below else float(self.leaves)
         y = -float(level)
         for child_x, child_y in below:  # down to the next level, then straight, so that lines never cross
-            self.axes.plot([x, child_x, child_x], [y, y - 1, child_y], color="#888888", linewidth=0.9, zorder=1)
+            self.axes.plot(
+                [x, child_x, child_x], [y, y - 1, child_y], color="#888888", linewidth=0.9, zorder=1
+            )
         self.axes.text(x, y, plain(node.label()), fontsize=9, color="#0072B2", bbox=_PAPER, **look)
         return x, y
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ndstack.analysis.figures.picture import Picture, plain
 from ndstack.analysis.runs import Runs
-from ndstack.analysis.stack_graph import StackGraph, stack_graph
+from ndstack.analysis.stack_graph import stack_graph
 from ndstack.automata import ROOT, Edge, Node, StackWFA
 from ndstack.automata import drawing as layout
 from ndstack.errors import NdstackError
@@ -21,19 +21,21 @@ INK = "#333333"
 NODE_WIDTH = 104.0
 
 
-def draw_wfa(runs: Runs, *, least: float | None = None, weights: bool = True, title: str | None = None) -> Picture:
+def draw_wfa(
+    runs: Runs, *, most: int = MOST_EDGES, weights: bool = True, title: str | None = None
+) -> Picture:
     """The stack WFA at `runs.time`. Paths from the left to a double box are stacks.
 
-    Columns are times. Edges are stack symbols; new ones are dashed. The wider an edge, the more probable that the
-    stack has it.
+    Columns are times. Edges are stack symbols; new ones are dashed. The wider an edge, the more probable that
+    the stack has it.
 
     Args:
         runs: up to the time wanted, as `runs.at(t)`.
-        least: leave out what is less probable than this; if not given, as much as fits is shown.
+        most: how many edges there may be; if there are more, the most probable stacks are shown.
         weights: whether to write the probability at each edge.
         title: of the picture.
     """
-    graph, shown = _fitting(runs, least)
+    graph = stack_graph(runs, most=most)
     if not graph.wfa.accept:
         raise NdstackError(f"no run survives to time {runs.time}, so there are no stacks to draw")
     compact = _compact(graph.wfa)
@@ -55,44 +57,12 @@ def draw_wfa(runs: Runs, *, least: float | None = None, weights: bool = True, ti
         _edge(axes, edge, label, place, lanes.get(edge), p, dashed=new)
     for node, original in zip(compact.states, graph.wfa.states, strict=True):
         _node(axes, place[node], graph.wfa.label(original), node == ROOT, original in graph.wfa.accept)
-    left_out = f", from probability {shown:.2g}" if shown else ""
+    ends = [
+        p for edge, p in zip(graph.wfa.edges, graph.edges, strict=True) if edge.target in graph.wfa.accept
+    ]
+    left_out = ", the most probable stacks" if sum(ends) < 0.9995 else ""
     axes.set_title(title or f"Stack WFA at t = {runs.time}{left_out}")
     return Picture(figure)
-
-
-def _fitting(runs: Runs, least: float | None) -> tuple[StackGraph, float]:
-    """The graph without what is too improbable to show, and where the line was drawn."""
-    if least is not None:
-        return _trimmed(stack_graph(runs, least)), least
-    graph = _trimmed(stack_graph(runs))
-    if len(graph.edges) <= MOST_EDGES:
-        return graph, 0.0
-    least = sorted(graph.edges, reverse=True)[MOST_EDGES]
-    return _trimmed(stack_graph(runs, least)), least
-
-
-def _trimmed(graph: StackGraph) -> StackGraph:
-    """Only what lies on a path from the root to an end."""
-    alive = {ROOT}
-    for edge in graph.wfa.edges:  # ordered by the time of the target
-        if edge.source in alive:
-            alive.add(edge.target)
-    from_root = [edge for edge in graph.wfa.edges if edge.source in alive]
-    needed = set(alive & graph.wfa.accept)
-    for edge in reversed(from_root):
-        if edge.target in needed:
-            needed.add(edge.source)
-    kept = [
-        (edge, p) for edge, p in zip(graph.wfa.edges, graph.edges, strict=True) if {edge.source, edge.target} <= needed
-    ]
-    nodes = {node: p for node, p in graph.nodes.items() if node in needed}
-    wfa = replace(
-        graph.wfa,
-        states=tuple(nodes),
-        edges=tuple(edge for edge, _ in kept),
-        accept=graph.wfa.accept & needed,
-    )
-    return StackGraph(wfa, nodes, tuple(p for _, p in kept))
 
 
 def _compact(wfa: StackWFA[float]) -> StackWFA[float]:
@@ -114,7 +84,9 @@ def _node(axes: Axes, centre: tuple[float, float], label: str, root: bool, accep
         height = layout.HEIGHT - 2 * inset
         corner = (x - width / 2, y - height / 2)
         style = "round,pad=0,rounding_size=7"
-        box = FancyBboxPatch(corner, width, height, style, facecolor="white", edgecolor=INK, linewidth=1, zorder=3)
+        box = FancyBboxPatch(
+            corner, width, height, style, facecolor="white", edgecolor=INK, linewidth=1, zorder=3
+        )
         axes.add_patch(box)
     size = min(10.0, 1.62 * (NODE_WIDTH - 10) / max(1, len(label)))
     axes.text(x, y, plain(label), ha="center", va="center", fontsize=size, zorder=4)
