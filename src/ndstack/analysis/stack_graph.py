@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ndstack.analysis.runs import Runs
-from ndstack.analysis.weights import Floats
 from ndstack.automata import ROOT, Edge, Node, StackWFA
 from ndstack.semirings import LOG
 
@@ -36,25 +35,23 @@ def stack_graph(runs: Runs, least: float = 0.0, most: int | None = None) -> Stac
         least: leave out nodes and edges whose probability is not above this.
         most: how many edges there may be; then the most probable paths are kept, each of them whole.
     """
+    from ndstack.analysis.stack_graph_numba import on_path
+
     gamma, _, share = runs.chart.sums
     names, S, t = runs.weights.names, runs.weights.symbols, runs.time
-    reached, used = _on_path(runs, share)
-    kept = used > least
-    if most is not None and np.count_nonzero(kept) > most:
-        scores = np.where(kept, _best_paths(runs, share), 0.0)
-        cut = np.partition(scores.reshape(-1), -most - 1)[-most - 1]
-        # with room for rounding, so that no path is cut in two; the best path is always kept
-        kept = scores > min(cut * (1 + 1e-9), scores.max() * (1 - 1e-9))
+    reached, found, sizes = on_path(
+        share, runs.ends.reshape(-1), t, runs.weights.bottom_fix, least, -1 if most is None else most
+    )
+    order = np.lexsort((found[:, 3], found[:, 2], found[:, 0], found[:, 1]))
+    places, shares = found[order].tolist(), sizes[order].tolist()
 
     def node(row: int, kind: int) -> Node:
         return ROOT if row == 0 else Node(row - 1, names.states[kind // S], names.symbols[kind % S])
 
-    places = sorted(np.argwhere(kept).tolist(), key=lambda place: (place[1], place[0]))
     edges = [
         Edge(node(row, a), names.symbols[b % S], node(time + 1, b), float(gamma[row, time, a, b]))
         for row, time, a, b in places
     ]
-    shares = [float(used[tuple(place)]) for place in places]
     touched = {(row, a) for row, _, a, _ in places} | {(time + 1, b) for _, time, _, b in places}
     if not runs.weights.bottom_fix and reached[1, 0] > least and (t == 0 or touched):  # the axiom
         first = node(1, 0)
@@ -65,36 +62,6 @@ def stack_graph(runs: Runs, least: float = 0.0, most: int | None = None) -> Stac
     nodes = {node(*place): float(reached[place]) for place in sorted(touched)}
     accept = frozenset(one for one in nodes if one.time == t)
     return StackGraph(StackWFA(LOG, tuple(nodes), tuple(edges), accept, t), nodes, tuple(shares))
-
-
-def _on_path(runs: Runs, share: Floats) -> tuple[Floats, Floats]:
-    """The probability that the last stack's path has each node, [t + 2, K], and each edge."""
-    t = runs.time
-    reached = np.zeros((t + 2, share.shape[3]))
-    used = np.zeros((t + 1, t + 1, *share.shape[2:]))
-    reached[t + 1] = runs.ends.reshape(-1)
-    for time in range(t, -1, -1):
-        used[: time + 1, time] = share[: time + 1, time] * reached[time + 1]
-        reached[: time + 1] += used[: time + 1, time].sum(axis=2)
-    return reached, used
-
-
-def _best_paths(runs: Runs, share: Floats) -> Floats:
-    """The probability of the best path through each edge; all edges of that path have at least as much."""
-    t, K = runs.time, share.shape[3]
-    below, above = np.zeros((t + 2, K)), np.zeros((t + 2, K))
-    below[0, 0], above[t + 1] = 1.0, runs.ends.reshape(-1)
-    if not runs.weights.bottom_fix:
-        below[1, 0] = 1.0
-    for time in range(t + 1):
-        best = (share[: time + 1, time] * below[: time + 1, :, None]).max(axis=(0, 1))
-        below[time + 1] = np.maximum(below[time + 1], best)
-    scores = np.zeros((t + 1, t + 1, K, K))
-    for time in range(t, -1, -1):
-        steps = share[: time + 1, time] * above[time + 1]
-        above[: time + 1] = np.maximum(above[: time + 1], steps.max(axis=2))
-        scores[: time + 1, time] = steps * below[: time + 1, :, None]
-    return scores
 
 
 @dataclass(frozen=True)

@@ -11,30 +11,55 @@ NEGLIGIBLE = 1e-15  # of the probability that is shared out
 
 
 @numba.njit(cache=True)
-def on_path(share, ends, t, least):  # type: ignore[no-untyped-def]
-    """Which nodes and edges the stack at time t has.
-
-    Returns the probability of each node, [t + 2, K], the edges [number, 4] as (row, time, a, b) whose
-    probability is above `least`, by time, and their probabilities.
-    """
+def best_below(share, t, bottom_fix):  # type: ignore[no-untyped-def]
+    """The probability of the best path from the bottom to each node, given that node, [t + 2, K]."""
     K = share.shape[3]
-    reached = np.zeros((t + 2, K))
-    reached[t + 1] = ends
-    places, sizes = [(0, 0, 0, 0)], [0.0]
+    best = np.zeros((t + 2, K))
+    best[0, 0] = 1.0
+    if not bottom_fix:
+        best[1, 0] = 1.0
+    for time in range(t + 1):
+        for row in range(time + 1):
+            for a in range(K):
+                for b in range(K):
+                    best[time + 1, b] = max(best[time + 1, b], share[row, time, a, b] * best[row, a])
+    return best
+
+
+@numba.njit(cache=True)
+def on_path(share, ends, t, bottom_fix, least, most):  # type: ignore[no-untyped-def]
+    """Which nodes and edges the stack at time t has, and how probably.
+
+    Returns the probability of each node, [t + 2, K]; the edges whose probability is above `least`, [number, 4]
+    as (row, time, a, b); and their probabilities. If there are more than `most`, those on the best paths are
+    kept: an edge's score is the probability of the best path through it, and all edges of that path have at
+    least as much.
+    """
+    K, number = share.shape[3], 0
+    reached, above = np.zeros((t + 2, K)), np.zeros((t + 2, K))
+    reached[t + 1] = above[t + 1] = ends
+    below = best_below(share, t, bottom_fix)
+    room = (t + 1) * (t + 2) // 2 * K * K
+    places, sizes, scores = np.empty((room, 4), np.int32), np.empty(room), np.empty(room)
     for time in range(t, -1, -1):
-        for b in range(K):
-            here = reached[time + 1, b]
-            if here == 0.0:
-                continue
-            for row in range(time + 1):
-                for a in range(K):
-                    p = share[row, time, a, b] * here
-                    if p > 0.0:
-                        reached[row, a] += p
-                        if p > least:
-                            places.append((row, time, a, b))
-                            sizes.append(p)
-    return reached, np.array(places)[1:], np.array(sizes)[1:]
+        for row in range(time + 1):
+            for a in range(K):
+                for b in range(K):
+                    size = share[row, time, a, b] * reached[time + 1, b]
+                    step = share[row, time, a, b] * above[time + 1, b]
+                    reached[row, a] += size
+                    above[row, a] = max(above[row, a], step)
+                    if size > least:
+                        places[number] = row, time, a, b
+                        sizes[number], scores[number] = size, step * below[row, a]
+                        number += 1
+    places, sizes, scores = places[:number], sizes[:number], scores[:number]
+    if 0 <= most < number:
+        cut = np.partition(scores, number - most - 1)[number - most - 1]
+        # with room for rounding, so that no path is cut in two; the best path is always kept
+        kept = scores > min(cut * (1 + 1e-9), scores.max() * (1 - 1e-9))
+        places, sizes = places[kept], sizes[kept]
+    return reached, places, sizes
 
 
 @numba.njit(cache=True)

@@ -56,9 +56,9 @@ def _notes(source: Source, trace: Trace) -> Json:
         notes["next"] = "A compiled recogniser accepts or rejects; it does not predict."
     elif source.language is None:
         notes["next"] = "It is not known which language the model was trained on, so there is no true distribution."
-    elif trace.truth is not None and not trace.truth[-1].any():
+    else:
         low, high = source.lengths
-        notes["next"] = f"No string of length {low} to {high} of {source.language.name} goes on like this."
+        notes["nowhere"] = f"No string of length {low} to {high} of {source.language.name} goes on like this."
     if not trace.stacks:
         notes["stack"] = "This model has no stack: there is nothing to see but what it predicts."
     return notes
