@@ -40,7 +40,7 @@ def stack_graph(runs: Runs, least: float = 0.0, most: int | None = None) -> Stac
     gamma, _, share = runs.chart.sums
     names, S, t = runs.weights.names, runs.weights.symbols, runs.time
     reached, found, sizes = on_path(
-        share, runs.ends.reshape(-1), t, runs.weights.bottom_fix, least, -1 if most is None else most
+        share, runs.chart.best_below, runs.ends.reshape(-1), t, least, -1 if most is None else most
     )
     order = np.lexsort((found[:, 3], found[:, 2], found[:, 0], found[:, 1]))
     places, shares = found[order].tolist(), sizes[order].tolist()

@@ -27,32 +27,37 @@ def best_below(share, t, bottom_fix):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def on_path(share, ends, t, bottom_fix, least, most):  # type: ignore[no-untyped-def]
-    """Which nodes and edges the stack at time t has, and how probably.
+def on_path(share, below, ends, t, least, most):  # type: ignore[no-untyped-def]
+    """Which nodes and edges the stack at time t has, and how probably; `below` is from `best_below`.
 
     Returns the probability of each node, [t + 2, K]; the edges whose probability is above `least`, [number, 4]
     as (row, time, a, b); and their probabilities. If there are more than `most`, those on the best paths are
     kept: an edge's score is the probability of the best path through it, and all edges of that path have at
-    least as much.
+    least as much. `most` is -1 for all edges.
     """
-    K, number = share.shape[3], 0
+    K, number, enough = share.shape[3], 0, -1.0
     reached, above = np.zeros((t + 2, K)), np.zeros((t + 2, K))
     reached[t + 1] = above[t + 1] = ends
-    below = best_below(share, t, bottom_fix)
-    room = (t + 1) * (t + 2) // 2 * K * K
+    room = 8 * (most + 1) if most >= 0 else (t + 1) * (t + 2) // 2 * K * K
     places, sizes, scores = np.empty((room, 4), np.int32), np.empty(room), np.empty(room)
     for time in range(t, -1, -1):
         for row in range(time + 1):
             for a in range(K):
+                total, best, under = 0.0, 0.0, below[row, a]
                 for b in range(K):
                     size = share[row, time, a, b] * reached[time + 1, b]
                     step = share[row, time, a, b] * above[time + 1, b]
-                    reached[row, a] += size
-                    above[row, a] = max(above[row, a], step)
-                    if size > least:
+                    total += size
+                    best = max(best, step)
+                    if step * under > enough and size > least:
+                        if number == len(scores):  # keep the best most + 1 and what is as good as the last
+                            enough = np.partition(scores, number - most - 1)[number - most - 1] * (1 - 1e-9)
+                            places, sizes, scores, number = _keep(places, sizes, scores, enough)
                         places[number] = row, time, a, b
-                        sizes[number], scores[number] = size, step * below[row, a]
+                        sizes[number], scores[number] = size, step * under
                         number += 1
+                reached[row, a] += total
+                above[row, a] = max(above[row, a], best)
     places, sizes, scores = places[:number], sizes[:number], scores[:number]
     if 0 <= most < number:
         cut = np.partition(scores, number - most - 1)[number - most - 1]
@@ -60,6 +65,17 @@ def on_path(share, ends, t, bottom_fix, least, most):  # type: ignore[no-untyped
         kept = scores > min(cut * (1 + 1e-9), scores.max() * (1 - 1e-9))
         places, sizes = places[kept], sizes[kept]
     return reached, places, sizes
+
+
+@numba.njit(cache=True)
+def _keep(places, sizes, scores, enough):  # type: ignore[no-untyped-def]
+    """What scores above `enough`, with as much room again, and how much it is."""
+    kept = scores > enough
+    number = kept.sum()
+    room = max(2 * number, len(scores))
+    new_places, new_sizes, new_scores = np.empty((room, 4), np.int32), np.empty(room), np.empty(room)
+    new_places[:number], new_sizes[:number], new_scores[:number] = places[kept], sizes[kept], scores[kept]
+    return new_places, new_sizes, new_scores, number
 
 
 @numba.njit(cache=True)

@@ -8,10 +8,8 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 
 from ndstack.analysis.explorer.view import Json, view
 from ndstack.analysis.source import EXAMPLES, Source, open_source
@@ -129,22 +127,17 @@ class Catalogue:
         raise NdstackError(f"there is no language to sample from for {identifier}; type a string")
 
     def warm_up(self) -> None:
-        """Compile what the first answer would else wait for."""
-        first = next(iter(self.identifiers()))
-        for identifier in dict.fromkeys((first, "palindromes" if "palindromes" in self._lazy else first)):
-            text = self.sample(identifier, 4, 0)
-            self.look(identifier, text)
+        """Let every model that is open, and one that ships, read a short string: that compiles all they need."""
+        for identifier in [*self._open, *self._lazy[1:2]]:
+            self.look(identifier, self.sample(identifier, 4, 0))
 
 
 def longest(source: Source) -> int:
     """How many symbols a string may have, so that an answer does not take too long."""
     most = LONGEST
-    for module in _parts(source.model):
+    for module in source.model.modules():
         if isinstance(module, Nondeterministic):
             K = module.states * module.symbols
             most = min(most, int((6 * MOST_WORK * module.symbols / K**3) ** (1 / 3)))
     return min(most, source.model.longest) if isinstance(source.model, Recognizer) else most
 
-
-def _parts(model: torch.nn.Module) -> list[Any]:
-    return list(model.modules())
