@@ -1,62 +1,101 @@
-"""`ndstack demo`: a walk through what is here, small enough to watch."""
+"""`ndstack demo`: a nondeterministic stack and an LSTM learn the same language; which one gets it?"""
 
 import json
-import math
+import sys
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-from rich.console import Console
-from rich.table import Table
-
-from ndstack.automata import Lang, best_run, run_svg, stack_wfa_svg, unmarked_reversal_pda
-from ndstack.automata.pda import show_stack
+from ndstack import plotting
 from ndstack.languages import get
-from ndstack.semirings import COUNTING, REAL
+from ndstack.nn import sample
+from ndstack.training import Evaluation, Result, Run, RunConfig, evaluate, make_test_data, train
+from ndstack.training.launch import Show
+from ndstack.training.pictures import draw_by_length, draw_curves
+from ndstack.training.run import is_run
+
+LANGUAGE = "marked-reversal"
+MODELS = ("rns-2-3", "lstm")
+SETTINGS: dict[str, Any] = {
+    "language": LANGUAGE,
+    "seed": 1,
+    "data": {
+        "train": 4_000,
+        "validation": 400,
+        "lengths": (20, 40),
+        "test_lengths": (20, 60),
+        "test_per_length": 20,
+    },
+    "training": {"learning_rate": 0.02, "max_epochs": 10, "threads": 2},
+}
+QUICK: dict[str, Any] = {
+    "language": LANGUAGE,
+    "seed": 1,
+    "data": {
+        "train": 200,
+        "validation": 40,
+        "lengths": (3, 9),
+        "test_lengths": (3, 11),
+        "test_per_length": 5,
+    },
+    "training": {"learning_rate": 0.02, "max_epochs": 3, "threads": 2},
+}
 
 
 def run_demo(out: Path, *, quick: bool) -> None:
-    """Sample, weigh, recognise, draw; pictures and figures go to `out`."""
-    out.mkdir(parents=True, exist_ok=True)
-    console = Console(markup=False, highlight=False, emoji=False)
-    samples = _show_samples(console, count=1 if quick else 3)
-    _show_recognition(console, "0110", out)
-    (out / "samples.json").write_text(json.dumps(samples, indent=2) + "\n", encoding="utf-8")
-    console.print(f"\nPictures and figures are in {out}/")
+    """Train both, compare them, let the winner write; runs, pictures and figures go to `out`.
+
+    A demo that was interrupted goes on where it stopped.
+    """
+    language = get(LANGUAGE)
+    settings = QUICK if quick else SETTINGS
+    low, high = settings["data"]["lengths"]
+    print(f"Two networks learn to write strings like 00101#10100, {low} to {high} symbols long: what comes")
+    print("after the # is what came before it, in reverse, so a stack is what it takes.\n")
+    results, evaluations = {}, {}
+    for name in MODELS:
+        results[name] = _train(out / name, RunConfig.of({**settings, "model": name}))
+        run = Run.open(out / name)
+        evaluations[name] = evaluate(run.load(), make_test_data(run.config))
+    rows = _show_results(results, evaluations, out)
+    _show_strings(Run.open(out / MODELS[0]), language, 4 if quick else 8)
+    histories = {name: Run.open(out / name).metrics() for name in MODELS}
+    plotting.save(draw_curves(histories, LANGUAGE), out / "curves.svg")
+    plotting.save(draw_by_length(evaluations, f"{LANGUAGE}, test set"), out / "by-length.svg")
+    (out / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    print(f"\nCurves, results by length and both runs are in {out}/")
 
 
-def _show_samples(console: Console, count: int) -> list[dict[str, object]]:
-    console.print("Strings of length 20 or so, with their exact probability given the length:\n")
-    table = Table("language", "string", "log p", "p", box=None, header_style="bold")
-    rows: list[dict[str, object]] = []
-    rng = np.random.default_rng(1)
-    for name in ("marked-reversal", "dyck", "hardest-cfl", "marked-copy"):
-        language = get(name)
-        length = language.lengths(20, 24)[0]
-        for _ in range(count):
-            word = language.sample(length, rng)
-            log_p = language.log_probability(word)
-            table.add_row(name, str(word), f"{log_p:.3f}", f"{math.exp(log_p):.2e}")
-            rows.append({"language": name, "string": word, "log_probability": log_p})
-    console.print(table)
+def _train(folder: Path, config: RunConfig) -> Result:
+    print(f"Training {config.model} ...", flush=True)
+    show: Show = "terminal" if sys.stderr.isatty() else "nothing"
+    return train(folder, None if is_run(folder) else config, show=show)
+
+
+def _show_results(
+    results: dict[str, Result], evaluations: dict[str, Evaluation], out: Path
+) -> list[dict[str, Any]]:
+    print("\nNats a symbol above the true distribution (0 is perfect):\n")
+    print(f"{'model':10}{'parameters':>12}{'validation':>12}{'test':>10}{'seconds':>10}")
+    rows = []
+    for name, result in results.items():
+        run = Run.open(out / name)
+        row = {
+            "model": name,
+            "parameters": run.summary()["parameters"],
+            "validation": result.best["difference"],
+            "test": evaluations[name].overall.difference,
+            "seconds": round(sum(run.seconds().values()), 1),
+        }
+        rows.append(row)
+        print(
+            f"{name:10}{row['parameters']:12,}{row['validation']:12.4f}{row['test']:10.4f}{row['seconds']:10.1f}"
+        )
     return rows
 
 
-def _show_recognition(console: Console, word: str, out: Path) -> None:
-    pda = unmarked_reversal_pda()
-    lang = Lang(pda, COUNTING)
-    console.print(
-        f"\nA nondeterministic pushdown automaton for w reversed(w) reads {word}, all runs at once:\n"
-    )
-    table = Table("t", "read", "stacks (state: bottom ... top)", box=None, header_style="bold")
-    for t, symbol in enumerate(["", *word]):
-        if symbol:
-            lang.read(symbol)
-        stacks = lang.stack_wfa().stacks()
-        table.add_row(str(t), symbol, "    ".join(f"{q}: {show_stack(s)}" for q, s in stacks))
-    console.print(table)
-    verdict = "accepted" if lang.stringsum() else "rejected"
-    console.print(f"\n{word} is {verdict}. The accepting run:")
-    for transition in best_run(pda, word).transitions:
-        console.print(f"  {transition}")
-    (out / "stack-wfa.svg").write_text(stack_wfa_svg(lang.stack_wfa()), encoding="utf-8")
-    (out / "lang-run.svg").write_text(run_svg(Lang(pda, REAL, word)), encoding="utf-8")
+def _show_strings(run: Run, language: Any, count: int) -> None:
+    longest = run.config.data.test_lengths[1]
+    print(f"\nStrings that {run.label} writes:\n")
+    for made in sample(run.load(), [""] * count, longest, seed=1):
+        verdict = "in the language" if made.complete and made.word in language else "not in the language"
+        print(f"  {made.word}  {verdict}")

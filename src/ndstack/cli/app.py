@@ -31,6 +31,13 @@ app = typer.Typer(
 )
 
 
+INTERRUPTED = 130
+
+
+class Interrupted(Exception):  # noqa: N818 - it is no error
+    """Ctrl-C, with advice on how to go on."""
+
+
 def main() -> None:
     """Run the command line; wrong input ends in one line on stderr and exit code 2."""
     for stream in (sys.stdout, sys.stderr):  # ⊥ and ε also on terminals that cannot show them
@@ -52,10 +59,16 @@ def main() -> None:
         _fail("this needs more memory than there is; ask for something smaller")
     except OSError as error:
         _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
-    except (KeyboardInterrupt, typer.Abort):
-        print("ndstack: interrupted", file=sys.stderr)
-        sys.exit(130)
+    except (KeyboardInterrupt, typer.Abort, Interrupted) as end:
+        _interrupted(str(end))
+    if code == INTERRUPTED:  # so typer reports Ctrl-C
+        _interrupted()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _interrupted(advice: str = "") -> None:
+    print("ndstack: interrupted" + (f"; {advice}" if advice else ""), file=sys.stderr)
+    sys.exit(INTERRUPTED)
 
 
 def _fail(message: str) -> None:

@@ -23,7 +23,7 @@ def demo(
 
 @app.command(epilog="Examples:\n\nndstack bench\n\nndstack bench stacks")
 def bench(
-    name: Annotated[str, typer.Argument(help="languages, stacks, deterministic or all.")] = "all",
+    name: Annotated[str, typer.Argument(help="languages, stacks, deterministic, training or all.")] = "all",
 ) -> None:
     """Measure speed against named baselines; tables here, JSON under benchmarks/results. Takes minutes."""
     import runpy
@@ -32,6 +32,7 @@ def bench(
         "languages": "benchmarks.formal_languages",
         "stacks": "benchmarks.stacks",
         "deterministic": "benchmarks.deterministic_stacks",
+        "training": "benchmarks.training",
     }
     if name != "all" and name not in modules:
         raise NdstackError(f"there is no benchmark {name!r}; expected all, {', '.join(modules)}")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ndstack.cli.app import app
+from ndstack.cli.app import Interrupted, app
 from ndstack.cli.arguments import AsJson, GrammarFile, LanguageName, Seed, parse_lengths
+from ndstack.cli.output import print_table
 from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
@@ -91,25 +92,32 @@ def train(
     values = _given(values) | _language_values(language, grammar)
     values = _all_settings(config, values, settings or [], data)
     show: Show = "nothing" if quiet else "terminal" if sys.stderr.isatty() and not as_json else "json"
+    run_config = None
     if resume is not None:
         if out is not None:
             raise NdstackError(
-                "--out and --resume given; expected --out for a new run or --resume for an old one"
+                "--out and --resume given; expected --out for a new run, --resume for an old one"
             )
         training.change_settings(resume, values)
-        result = training.train(resume, show=show, tensorboard=tensorboard)
-        folder = resume
     else:
-        if out is None:
-            raise NdstackError("no folder for the run given; expected --out FOLDER, or --resume FOLDER")
-        if "model" not in values:
-            raise NdstackError("no model given; expected --model NAME, such as rns-2-3 or lstm")
-        if "language" not in values:
-            raise NdstackError("no LANGUAGE, --grammar or --data given; `ndstack languages` lists the names")
+        _check_complete(out, values)
         run_config = training.RunConfig.of(values, str(config) if config else "the settings")
-        result = training.train(out, run_config, show=show, tensorboard=tensorboard)
-        folder = out
+    folder = resume or out or Path()
+    try:
+        result = training.train(folder, run_config, show=show, tensorboard=tensorboard)
+    except KeyboardInterrupt:
+        raise Interrupted(f"ndstack train --resume {folder} goes on") from None
     _print_result(folder, training.Run.open(folder).config, result, as_json or not sys.stdout.isatty())
+
+
+def _check_complete(out: Path | None, values: dict[str, Any]) -> None:
+    """Raise an error in one line unless a new run has all it needs."""
+    if out is None:
+        raise NdstackError("no folder for the run given; expected --out FOLDER, or --resume FOLDER")
+    if "model" not in values:
+        raise NdstackError("no model given; expected --model NAME, such as rns-2-3 or lstm")
+    if "language" not in values:
+        raise NdstackError("no LANGUAGE, --grammar or --data given; `ndstack languages` lists the names")
 
 
 def _print_result(folder: Path, config: "RunConfig", result: "Result", as_json: bool) -> None:
@@ -174,9 +182,6 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure the best model of a run, overall and by length; the results also go to the run's folder."""
-    from rich.console import Console
-    from rich.table import Table
-
     from ndstack import plotting, training
     from ndstack.progress import progress_bar
     from ndstack.training.pictures import draw_by_length
@@ -199,12 +204,13 @@ def evaluate(
     if as_json:
         print(json.dumps(result.as_json()))
         return
-    table = Table("length", "strings", "cross-entropy", "lower bound", "difference", box=None)
-    for row in (*result.by_length, result.overall):
-        name = "all" if row.length is None else str(row.length)
-        figures = (row.cross_entropy, row.lower_bound, row.difference)
-        table.add_row(name, str(row.strings), *(f"{figure:.4f}" for figure in figures))
-    Console(markup=False, highlight=False, emoji=False).print(table)
+    print_table(
+        ("length", "strings", "cross-entropy", "lower bound", "difference"),
+        [
+            (row.length or "all", row.strings, row.cross_entropy, row.lower_bound, row.difference)
+            for row in (*result.by_length, result.overall)
+        ],
+    )
     print(f"Nats a symbol; for each length given the length. Plot: {picture}")
 
 
@@ -254,9 +260,6 @@ def generate(
 @app.command(rich_help_panel=PANEL, epilog="Example: ndstack show runs/reversal --out curve.svg")
 def show(run: RunFolder, out: Picture = None, as_json: AsJson = False) -> None:
     """Show how a run went: its curve as a table and a plot."""
-    from rich.console import Console
-    from rich.table import Table
-
     from ndstack import plotting, training
     from ndstack.training.pictures import draw_curves
 
@@ -269,13 +272,18 @@ def show(run: RunFolder, out: Picture = None, as_json: AsJson = False) -> None:
         print(f"{run}: no epoch is complete yet")
         return
     names = [name for name in history[0] if name != "epoch"]
-    table = Table("epoch", *(name.replace("_", " ") for name in names), "seconds", box=None)
     best = min(history, key=lambda line: line["validation_cross_entropy"])["epoch"]
-    for line in history:
-        cells = [f"{line[name]:.4g}" if name == "learning_rate" else f"{line[name]:.4f}" for name in names]
-        mark = " *" if line["epoch"] == best else ""
-        table.add_row(f"{line['epoch']}{mark}", *cells, f"{seconds.get(line['epoch'], 0):.1f}")
-    Console(markup=False, highlight=False, emoji=False).print(table)
+    print_table(
+        ("epoch", *(name.replace("_", " ") for name in names), "seconds"),
+        [
+            (
+                f"{line['epoch']}{' *' * (line['epoch'] == best)}",
+                *(line[name] for name in names),
+                round(seconds.get(line["epoch"], 0.0), 1),
+            )
+            for line in history
+        ],
+    )
     picture = out or run / "curve.svg"
     plotting.save(draw_curves({folder.label: history}, folder.config.language), picture)
     print(f"* the best epoch. Plot: {picture}")
@@ -288,9 +296,6 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Put runs side by side: best validation results, parameters, time; with --out their curves."""
-    from rich.console import Console
-    from rich.table import Table
-
     from ndstack import plotting, training
     from ndstack.training.pictures import draw_curves
 
@@ -299,10 +304,7 @@ def compare(
     if as_json:
         print(json.dumps(rows))
     else:
-        table = Table(*(name.replace("_", " ") for name in rows[0]), box=None)
-        for row in rows:
-            table.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row.values()))
-        Console(markup=False, highlight=False, emoji=False, width=None).print(table)
+        print_table([name.replace("_", " ") for name in rows[0]], [list(row.values()) for row in rows])
     if out is not None:
         labels = _labels(folders)
         curves = {label: folder.metrics() for label, folder in zip(labels, folders, strict=True)}

@@ -130,7 +130,7 @@ def write_dataset(dataset: Dataset, folder: Path) -> None:
     language = dataset.language
     header = Header(
         language=language.name,
-        grammar=None if _is_registered(language) else _grammar_text(language),
+        grammar=own_grammar(language),
         seed=dataset.seed,
         plan=dataset.plan,
         separator=separator,
@@ -213,7 +213,7 @@ def _non_empty(language: Language, lengths: Lengths) -> list[int]:
 
 def _test_seed(language: Language) -> list[int]:
     """One fixed seed per language: its name, and its grammar if it is not one of ours."""
-    text = language.name + ("" if _is_registered(language) else _grammar_text(language))
+    text = language.name + (own_grammar(language) or "")
     return list(hashlib.sha256(text.encode()).digest()[:16])
 
 
@@ -228,7 +228,10 @@ def _is_registered(language: Language) -> bool:
     return type(twin) is type(language) and twin.alphabet == language.alphabet
 
 
-def _grammar_text(language: Language) -> str:
+def own_grammar(language: Language) -> str | None:
+    """The rules of a language's grammar; None for one of ndstack's own languages, whose name is enough."""
+    if _is_registered(language):
+        return None
     if not isinstance(language, ContextFreeLanguage):
         raise DatasetError(f"{language.name} is neither a language of ndstack nor one with a grammar")
     return str(language.grammar)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import dataclasses
 import hashlib
+import logging
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from ndstack import files
 from ndstack.errors import NdstackError, TrainingError
 from ndstack.kernels import threads
 from ndstack.languages import Dataset, Language, from_grammar, get, make_dataset, read_dataset
-from ndstack.languages.datasets import SPLITS
+from ndstack.languages.datasets import SPLITS, own_grammar
 from ndstack.nn import LanguageModel, models
 from ndstack.progress import progress_bar
 from ndstack.training.config import RunConfig, TrainingConfig
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 Show = Literal["terminal", "json", "nothing"]
+INTERRUPTED = "interrupted"
 SMALL = 64
 """Vectors up to this size are not worth more than one of torch's own threads."""
 
@@ -54,6 +56,7 @@ def train(
             )
     else:
         config = settle(config)
+        check(config)
     fabric = make_fabric(config.training)
     if config.training.processes == 1:
         return _work(fabric, folder, config, resume, show, tensorboard)
@@ -72,11 +75,21 @@ def settle(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"training": training, "data": data})
 
 
+def check(config: RunConfig) -> None:
+    """Raise an error in one line if language, lengths or model are not there, before anything is written."""
+    language = find_language(config)
+    make_model(config, language)
+    if config.data.folder is None and not language.lengths(*config.data.lengths):
+        low, high = config.data.lengths
+        raise TrainingError(f"{language.name} has no strings of lengths {low}..{high}")
+
+
 def use_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     """The settings of a configuration that a data folder decides: language, grammar and plan."""
     dataset = read_dataset(folder)
     own = {
         "language": dataset.language.name,
+        "grammar": own_grammar(dataset.language),
         "data": dataset.plan.model_dump() | {"folder": str(folder.resolve())},
     }
     return {**values, **own}
@@ -156,22 +169,32 @@ def _launch(fabric: Fabric, notes: Path, *arguments: Any) -> Result:
     """Work in several processes; an error of one is raised here in its own words."""
     note = notes / "error"
     try:
-        result: Result = fabric.launch(functools.partial(_noted_work, note=note, arguments=arguments))
+        return Result(**fabric.launch(_Job(note, arguments)))
     except ProcessException:
         if note.exists():
             text = note.read_text(encoding="utf-8")
-            raise (KeyboardInterrupt if text == "interrupted" else TrainingError(text)) from None
+            raise (KeyboardInterrupt if text == INTERRUPTED else TrainingError(text)) from None
         raise
-    return result
 
 
-def _noted_work(fabric: Fabric, note: Path, arguments: tuple[Any, ...]) -> Result:
-    try:
-        return _work(fabric, *arguments)
-    except (NdstackError, KeyboardInterrupt) as error:
-        if not note.exists():
-            note.write_text(str(error) or "interrupted", encoding="utf-8")
-        raise
+class _Job:
+    """What each of several processes does; errors are left as a note."""
+
+    def __init__(self, note: Path, arguments: tuple[Any, ...]) -> None:
+        self.note, self.arguments = note, arguments
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrive in a new process."""
+        logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+        self.__dict__.update(state)
+
+    def __call__(self, fabric: Fabric) -> dict[str, Any]:
+        try:
+            return dataclasses.asdict(_work(fabric, *self.arguments))
+        except (NdstackError, KeyboardInterrupt) as error:
+            if not self.note.exists():
+                self.note.write_text(str(error) or INTERRUPTED, encoding="utf-8")
+            raise
 
 
 def _work(
@@ -186,7 +209,7 @@ def _work(
             Run.create(folder, config)
         data = make_data(config, show if first else "nothing")
         model = make_model(config, data.language).to(fabric.device)
-        if first and not resume:
+        if first:
             Run.open(folder).describe(model)
         fabric.barrier()
         observer = _observer(folder, config, show if first else "nothing", tensorboard and first)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ndstack.errors import TrainingError
 from ndstack.languages import Dataset
+from ndstack.languages.datasets import own_grammar
 from ndstack.nn import LanguageModel
 from ndstack.nn.storage import read
 from ndstack.training import checkpoint
@@ -266,4 +267,11 @@ def made_in_python(data: Dataset | Task, config: TrainingConfig) -> RunConfig:
     if not isinstance(data, Dataset):
         return RunConfig(language="", model=None, training=config)
     plan = DataConfig(**data.plan.model_dump())
-    return RunConfig(language=data.language.name, model=None, seed=data.seed, data=plan, training=config)
+    return RunConfig(
+        language=data.language.name,
+        grammar=own_grammar(data.language),
+        model=None,
+        seed=data.seed,
+        data=plan,
+        training=config,
+    )
