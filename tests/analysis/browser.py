@@ -12,7 +12,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 def find_browser():
-    """Where Chromium is, installed from the system's packages if need be and possible; or None and why not."""
+    """Where Chromium is, installed from the system's packages if need be; or None and why not."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None and shutil.which("apt-get") and os.geteuid() == 0:
         install = "apt-get install -y -q --no-install-recommends chromium"
@@ -30,9 +30,10 @@ class Browser:
     def __init__(self, path, folder):
         to_browser, self._out = os.pipe()
         self._in, from_browser = os.pipe()
-        flags = f"--headless --no-sandbox --disable-gpu --no-first-run --user-data-dir={folder}/profile"
-        # the browser reads commands from descriptor 3 and writes to 4; they are put there by way of high numbers
-        moves = f"exec 3<&{to_browser} 4>&{from_browser}; exec '{path}' {flags} --remote-debugging-pipe about:blank"
+        flags = "--headless --no-sandbox --disable-gpu --no-first-run --remote-debugging-pipe"
+        flags += f" '--user-data-dir={folder}/profile' about:blank"
+        # the browser reads commands from descriptor 3 and writes to 4
+        moves = f"exec 3<&{to_browser} 4>&{from_browser}; exec '{path}' {flags}"
         self._process = subprocess.Popen(
             ["bash", "-c", moves], pass_fds=(to_browser, from_browser), stderr=subprocess.DEVNULL
         )
@@ -46,7 +47,9 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
-        self.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder), eventsEnabled=True)
+        self.send(
+            "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder), eventsEnabled=True
+        )
 
     _session = None
 
@@ -124,7 +127,11 @@ class Browser:
 
     def resize(self, width, height, dark=False):
         self.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])

@@ -1,4 +1,4 @@
-"""The explorer's page in a real browser: load, type, slide, change the model, save; no error in the console."""
+"""The explorer's page in a real browser: load, type, slide, change the model, save; no console error."""
 
 import json
 import subprocess
@@ -22,7 +22,16 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     for name, language in {"rns-3-3": "marked-reversal", "sup-3": "dyck", "lstm": "dyck"}.items():
         models.build(name, language).save(folder / name)
-    command = [sys.executable, "-m", "ndstack", "explore", "--port", "0", "--no-browser", *map(str, folder.iterdir())]
+    command = [
+        sys.executable,
+        "-m",
+        "ndstack",
+        "explore",
+        "--port",
+        "0",
+        "--no-browser",
+        *map(str, folder.iterdir()),
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         yield process.stdout.readline().split()[0]
@@ -122,14 +131,22 @@ def test_a_saved_page_works_by_itself(browser, page):
         assert time.monotonic() < end
         assert page.run("1") == 1
         time.sleep(0.05)
-    page.send("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
+    page.send(
+        "Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0
+    )
     page.open(saved.as_uri())
     page.until("typeof view === 'object' && view && location.protocol === 'file:'")
     assert page.run("$('now').textContent") == "t = 2 of 4, read ["
     page.key("ArrowRight")
     assert page.run("state.t") == 3
     assert page.run("$('text').disabled && document.querySelectorAll('#tree text').length > 4")
-    page.send("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+    page.send(
+        "Network.emulateNetworkConditions",
+        offline=False,
+        latency=0,
+        downloadThroughput=-1,
+        uploadThroughput=-1,
+    )
 
 
 @pytest.mark.parametrize("width, dark", [(390, True), (1280, False)])
@@ -146,7 +163,9 @@ def test_narrow_and_dark(page, width, dark):
 
 def test_eighty_symbols_are_answered_within_a_second(page):
     """The best of some tries, since other programs may be at work; each reads another string."""
-    script = "(async () => { const start = performance.now(); await look(); return performance.now() - start; })()"
+    script = (
+        "(async () => { const start = performance.now(); await look(); return performance.now() - start; })()"
+    )
     seconds = []
     for turn in range(6):
         text = LONG[turn:] + LONG[:turn]
@@ -160,7 +179,10 @@ def test_eighty_symbols_are_answered_within_a_second(page):
 
 def test_the_command_says_what_is_wrong(server, tmp_path):
     port = server.rstrip("/").rpartition(":")[2]
-    for arguments, message in ([["--port", port], "cannot listen on"], [[str(tmp_path / "no")], "there is no run"]):
+    for arguments, message in (
+        [["--port", port], "cannot listen on"],
+        [[str(tmp_path / "no")], "there is no run"],
+    ):
         command = [sys.executable, "-m", "ndstack", "explore", "--no-browser", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert done.returncode == 2

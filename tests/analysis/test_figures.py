@@ -50,7 +50,7 @@ def test_heat_maps_of_every_kind_of_stack(name):
         assert all(shown.count(symbol) >= WORD.count(symbol) for symbol in "()[]")
     assert set(stack.reading_names) <= set(words(figures.draw_readings(stack)))
     assert set(stack.action_names) <= set(words(figures.draw_actions(stack)))
-    start = "⊥" if stack.kind == "nondeterministic" else "empty"
+    start = "⊥" if stack.kind == "nondeterministic" else "∅"
     assert start in words(figures.draw_attention(stack))
 
 
@@ -111,6 +111,10 @@ def test_pca_of_readings_before_each_symbol():
     np.testing.assert_allclose(readings[0], trace(model, "01#10").stack().readings[2])
     shown = words(figures.draw_pca(readings, labels))
     assert {"next symbol", "0", "1"} <= set(shown)
+    many = [str(number) for number in range(30)]
+    shown = words(figures.draw_pca(np.random.default_rng(0).normal(size=(30, 3)), many))
+    assert set(many) <= set(shown)
+    assert "next symbol" not in shown
     tf = models.build("tf+sup-32", "marked-reversal")
     readings, labels = figures.readings_by_next_symbol(tf, ["0#0"])
     assert labels == ["0", "#", "0"]

@@ -40,7 +40,7 @@ class Chart:
 
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
-        self._options: dict[tuple[bool, Item], tuple[Floats, list[list[int]]]] = {}
+        self._options: dict[Item, tuple[Floats, NDArray[np.intp]]] = {}
 
     @cached_property
     def sums(self) -> tuple[Floats, Floats, Floats]:
@@ -81,46 +81,42 @@ class Chart:
         found: tuple[Floats, Floats, Floats] = inside(*self.weights.flat(), *self.setting(), best)
         return found
 
-    def options(self, item: Item, best: bool) -> tuple[Floats, list[list[int]]]:
-        """The ways to make an item: log weights, best first, and what they are, as `parts` understands it."""
-        key = best, item
-        if key not in self._options:
-            scores, places = self._alpha(item, best) if len(item) == 2 else self._gamma(item, best)
-            order = np.argsort(-scores, kind="stable")[: int((scores > -np.inf).sum())]
-            self._options[key] = scores[order], places[order].tolist()
-        return self._options[key]
-
-    def _alpha(self, item: Item, best: bool) -> tuple[Floats, NDArray[np.intp]]:
-        t, b = item
+    def terms(self, item: Item, best: bool) -> Floats:
+        """The log weight of every way to make an item, in an order that `parts` knows."""
         gamma, alpha = self.best if best else self.sums[:2]
-        scores = alpha[: t + 1] + gamma[: t + 1, t, :, b]
-        return scores.reshape(-1), np.indices(scores.shape).reshape(2, -1).T
-
-    def _gamma(self, item: Item, best: bool) -> tuple[Floats, NDArray[np.intp]]:
+        if len(item) == 2:
+            t, b = item
+            sources: Floats = alpha[: t + 1] + gamma[: t + 1, t, :, b]
+            return sources.reshape(-1)
         row, t, a, b = item
         S = self.weights.symbols
         r, y = divmod(b, S)
-        gamma = self.best[0] if best else self.sums[0]
         _, replace, pop = self.weights.flat()
         kept = gamma[row, t - 1, a] + replace[t - 1, :, b]
         under = gamma[row, row : t - 1, a, y::S]  # [k, u]
         above = gamma[row + 1 : t, t - 1, y::S]  # [k, u, d]
         popped = under[:, :, None] + above + pop[t - 1, :, r]
-        steps = np.indices(popped.shape).reshape(3, -1).T
-        places = steps * np.array([1, S, 1]) + np.array([row, y, 0])  # k, (u, y), d
-        single = np.full((len(kept), 3), -1)
-        single[:, 2] = np.arange(len(kept))
-        return np.concatenate([kept, popped.reshape(-1)]), np.concatenate([single, places])
+        return np.concatenate([kept, popped.reshape(-1)])
 
-    @staticmethod
-    def parts(item: Item, place: list[int]) -> tuple[tuple[Item, ...], Leaf | None]:
-        """The items that an option is made of, the last in time first, and its transition if it has one."""
+    def options(self, item: Item) -> tuple[Floats, NDArray[np.intp]]:
+        """The terms of an item in the Viterbi chart, greatest first, without zeros, and their numbers."""
+        if item not in self._options:
+            scores = self.terms(item, True)
+            order = np.argsort(-scores, kind="stable")[: np.count_nonzero(scores > -np.inf)]
+            self._options[item] = scores[order], order
+        return self._options[item]
+
+    def parts(self, item: Item, number: int) -> tuple[tuple[Item, ...], Leaf | None]:
+        """The items that the term of this number is made of, the last in time first, and its transition."""
+        S, K = self.weights.symbols, self.weights.states * self.weights.symbols
         if len(item) == 2:
             t, b = item
-            row, a = place
+            row, a = divmod(number, K)
             return ((row, t, a, b), (row - 1, a)), None
         row, t, a, b = item
-        k, c, d = place
-        if k < 0:
-            return ((row, t - 1, a, d),), (t, "replace", d, b)
+        if number < K:
+            return ((row, t - 1, a, number),), (t, "replace", number, b)
+        rest, d = divmod(number - K, K)
+        k, u = divmod(rest, self.weights.states)
+        k, c = k + row, u * S + b % S
         return ((k + 1, t - 1, c, d), (row, k, a, c)), (t, "pop", d, b)

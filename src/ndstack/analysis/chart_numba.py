@@ -190,11 +190,14 @@ def outside(replace, pop, Q, S, window, first, gamma, alpha, share, end):  # typ
 @numba.njit(cache=True)
 def _share_out(replace, S, gamma, alpha, share, used, popped, replaces, t, low):  # type: ignore[no-untyped-def]
     """Share out column t but for pushes; what pops from (k, c) into state r receive, [n+1, K, Q]."""
-    K = popped.shape[1]
+    K, Q = popped.shape[1:]
     entered = np.zeros(popped.shape)
-    numbers, scale = _scaled(popped, alpha, low, t, popped.shape[2], S)
+    numbers, scale = _scaled(popped, alpha, low, t, Q, S)
+    received = np.zeros(numbers.shape)  # [k, Q, K]
+    factor = np.zeros((Q, K))
     for row in range(low, t):
         for a in range(K):
+            factor[:] = 0.0
             for b in range(K):
                 mass = used[row, t, a, b]
                 if mass < 1e-300:
@@ -204,14 +207,21 @@ def _share_out(replace, S, gamma, alpha, share, used, popped, replaces, t, low):
                     part = mass * np.exp(gamma[row, t - 1, a, d] + replace[t - 1, d, b] - whole)
                     replaces[t - 1, d, b] += part
                     used[row, t - 1, a, d] += part
-                factor = mass * np.exp(scale[r, y] - alpha[t + 1, b]) / max(share[row, t, a, b], SMALLEST)
-                exact = share[row, t, a, b] < SMALLEST or factor > LARGEST
-                for k in range(row, t - 1):
-                    for c in range(y, K, S):
-                        if exact:
+                ratio = mass * np.exp(scale[r, y] - alpha[t + 1, b]) / max(share[row, t, a, b], SMALLEST)
+                if share[row, t, a, b] < SMALLEST or ratio > LARGEST:
+                    for k in range(row, t - 1):
+                        for c in range(y, K, S):
                             part = mass * np.exp(gamma[row, k, a, c] + popped[k + 1, c, r] - whole)
-                        else:
-                            part = factor * share[row, k, a, c] * numbers[k, r, c]
+                            used[row, k, a, c] += part
+                            entered[k + 1, c, r] += part
+                else:
+                    factor[r, y::S] = ratio
+            for k in range(row, t - 1):
+                for r in range(Q):
+                    for c in range(K):
+                        part = factor[r, c] * share[row, k, a, c] * numbers[k, r, c]
                         used[row, k, a, c] += part
-                        entered[k + 1, c, r] += part
+                        received[k, r, c] += part
+    for k in range(low, t - 1):
+        entered[k + 1] += received[k].T
     return entered

@@ -125,11 +125,11 @@ class Runs:
                 yield self._run(leaves, total)
                 continue
             item, rest = open_
-            scores, places = chart.options(item, True)
+            scores, numbers = chart.options(item)
             if choice + 1 < len(scores):
                 worse = negative + float(scores[choice] - scores[choice + 1])
                 heapq.heappush(heap, (worse, next(number), open_, leaves, choice + 1))
-            parts, leaf = chart.parts(item, places[choice])
+            parts, leaf = chart.parts(item, int(numbers[choice]))
             for part in reversed(parts):
                 rest = (part, rest)
             new = leaves if leaf is None else (leaf, leaves)
@@ -151,10 +151,10 @@ class Runs:
                 if open_ is None:
                     break
                 item, open_ = open_
-                scores, places = self.chart.options(item, False)
                 if item not in bounds:
-                    bounds[item] = np.cumsum(np.exp(scores - scores[0]))
-                parts, leaf = self.chart.parts(item, places[_draw(bounds[item], rng)])
+                    terms = self.chart.terms(item, False)
+                    bounds[item] = np.cumsum(np.exp(terms - terms.max()))
+                parts, leaf = self.chart.parts(item, _draw(bounds[item], rng))
                 for part in reversed(parts):
                     open_ = (part, open_)
                 leaves = leaves if leaf is None else (leaf, leaves)
@@ -219,6 +219,6 @@ def _settle(open_: Linked, leaves: Linked) -> tuple[Linked, Linked]:
 
 
 def _draw(bounds: Floats, rng: Random) -> int:
-    """A place by chance, from cumulative weights."""
-    place = int(np.searchsorted(bounds, rng.random() * bounds[-1], side="right"))
-    return min(place, len(bounds) - 1)
+    """A place by chance, from cumulative weights; never one of weight 0."""
+    place = np.searchsorted(bounds, rng.random() * bounds[-1], side="right")
+    return int(min(place, np.searchsorted(bounds, bounds[-1])))

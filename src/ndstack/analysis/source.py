@@ -76,7 +76,7 @@ def open_source(name: str | Path) -> Source:
     A run, model or file comes before an automaton of the same name.
     """
     path, name = Path(name), str(name)
-    if path.is_dir() and name not in EXAMPLES or _is_model(path):
+    if (path.is_dir() and name not in EXAMPLES) or _is_model(path):
         return _open_folder(path, name)
     if path.is_file():
         grammar = read_grammar(path)

@@ -93,9 +93,7 @@ def most_probable_stacks(
     from ndstack.analysis.stack_graph_numba import search_stacks
 
     share, S = runs.chart.sums[2], runs.weights.symbols
-    found = search_stacks(
-        share, runs.ends.reshape(-1), runs.time, S, runs.weights.bottom_fix, k, limit
-    )
+    found = search_stacks(share, runs.ends.reshape(-1), runs.time, S, runs.weights.bottom_fix, k, limit)
     mass, parent, symbol, kind = (part.tolist() for part in found)
     wanted = [one for one in range(len(mass)) if kind[one] == 3 or (parts and kind[one] % 2 == 0)]
     return [

@@ -30,10 +30,10 @@ def best_below(share, t, bottom_fix):  # type: ignore[no-untyped-def]
 def on_path(share, below, ends, t, least, most):  # type: ignore[no-untyped-def]
     """Which nodes and edges the stack at time t has, and how probably; `below` is from `best_below`.
 
-    Returns the probability of each node, [t + 2, K]; the edges whose probability is above `least`, [number, 4]
-    as (row, time, a, b); and their probabilities. If there are more than `most`, those on the best paths are
-    kept: an edge's score is the probability of the best path through it, and all edges of that path have at
-    least as much. `most` is -1 for all edges.
+    Returns the probability of each node, [t + 2, K]; the edges whose probability is above `least`, as
+    (row, time, a, b), [number, 4]; and their probabilities. If there are more than `most`, those on the best
+    paths are kept: an edge's score is the probability of the best path through it, and all edges of that path
+    have at least as much. `most` is -1 for all edges.
     """
     K, number, enough = share.shape[3], 0, -1.0
     reached, above = np.zeros((t + 2, K)), np.zeros((t + 2, K))
@@ -107,10 +107,10 @@ def _below(share, under, rows, K):  # type: ignore[no-untyped-def]
 def search_stacks(share, ends, t, S, bottom_fix, k, limit):  # type: ignore[no-untyped-def]
     """Best-first search for the k most probable stacks at time t, opened from the top.
 
-    Returns for each upper part of a stack its probability, the upper part it goes on from (-1 if none), its last
-    symbol and what it is: 0 open, 1 opened, 2 a whole stack, 3 a whole stack that is among the results; for the
-    first K parts, the number is the configuration type. Ends when k stacks are found or `limit` multiplications
-    are done.
+    Returns for each upper part of a stack its probability, the upper part it goes on from (-1 if none), its
+    last symbol (-1 if it ends there) and what it is: 0 open, 1 opened, 2 a whole stack, 3 a whole stack that is
+    among the results. The first K parts are the configuration types. Ends when k stacks are found or `limit`
+    multiplications are done.
     """
     K, rows, size = share.shape[3], t + 1, 256
     mass, parent = np.zeros(size), np.full(size, -1)

@@ -1,4 +1,4 @@
-"""The models that the page offers, by identifier, and strings for them. Nothing else can be opened from the page."""
+"""The models that the page offers, by identifier, and strings for them; it can open nothing else."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class UnknownModelError(NdstackError):
 
 
 class Catalogue:
-    """Models by identifier; each is opened when it is first asked for, and one answer is worked on at a time."""
+    """Models by identifier, opened when first asked for; one answer is worked on at a time."""
 
     def __init__(self, names: Sequence[str | Path] = (), examples: bool = True) -> None:
         """Runs, saved models or grammar files, opened at once; then the automata that ship."""
@@ -127,7 +127,7 @@ class Catalogue:
         raise NdstackError(f"there is no language to sample from for {identifier}; type a string")
 
     def warm_up(self) -> None:
-        """Let every model that is open, and one that ships, read a short string: that compiles all they need."""
+        """Let every model that is open, and one that ships, read a short string: it compiles what they need."""
         for identifier in [*self._open, *self._lazy[1:2]]:
             self.look(identifier, self.sample(identifier, 4, 0))
 
@@ -140,4 +140,3 @@ def longest(source: Source) -> int:
             K = module.states * module.symbols
             most = min(most, int((6 * MOST_WORK * module.symbols / K**3) ** (1 / 3)))
     return min(most, source.model.longest) if isinstance(source.model, Recognizer) else most
-

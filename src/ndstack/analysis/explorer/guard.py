@@ -23,7 +23,7 @@ HEADERS = {
 
 
 class Guard:
-    """Refuses large requests and those that another site's page sends; adds headers that keep the page closed."""
+    """Refuses large requests and those of other sites; adds headers that keep the page closed."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -67,7 +67,8 @@ async def _body(headers: Headers, receive: Receive) -> bytes | None:
         message = await receive()
         if message["type"] != "http.request":
             return body
-        body += message.get("body", b"")
+        part: bytes = message.get("body", b"")
+        body += part
         if len(body) > MOST_BYTES:
             return None
         if not message.get("more_body", False):

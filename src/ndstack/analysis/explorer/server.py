@@ -1,4 +1,4 @@
-"""The server behind the page: models by identifier, one answer for each string, nothing from the file system."""
+"""The server behind the page: models by identifier, one answer for each string, no files but the page's."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ def flows(
 ) -> list[Flow]:
     """How probable it is that a run has one of these stacks before step `time` and one of those after it.
 
-    At most one transition leads from one stack to another, so the probability of both, among the runs to time t,
-    is p(β) weight(β -> β') Z(t-1) / Z(t). Only for whole stacks, and not with a window, which forgets runs by
-    when their symbols were pushed.
+    At most one transition leads from one stack to another, so the probability of both, among the runs to
+    time t, is p(β) weight(β -> β') Z(t-1) / Z(t). Only for whole stacks, and not with a window, which forgets
+    runs by when their symbols were pushed.
     """
     if runs.weights.window is not None:
         return []

@@ -1,4 +1,4 @@
-"""Everything the page shows about one string and one model, as one answer, so that sliding needs no server."""
+"""Everything the page shows about one string and one model, in one answer: sliding needs no server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ndstack.analysis.explorer.stacks import flows
 from ndstack.analysis.run import ACTIONS, Run
 from ndstack.analysis.runs import Runs
 from ndstack.analysis.source import Source
-from ndstack.analysis.stack_graph import StackGraph, most_probable_stacks, stack_graph
+from ndstack.analysis.stack_graph import StackGraph, StackProbability, most_probable_stacks, stack_graph
 from ndstack.analysis.stack_trace import StackTrace
 from ndstack.analysis.trace import BOS, Trace
 from ndstack.nn.recognition import Recognizer
@@ -55,7 +55,9 @@ def _notes(source: Source, trace: Trace) -> Json:
     if isinstance(source.model, Recognizer):
         notes["next"] = "A compiled recogniser accepts or rejects; it does not predict."
     elif source.language is None:
-        notes["next"] = "It is not known which language the model was trained on, so there is no true distribution."
+        notes["next"] = (
+            "It is not known which language the model was trained on, so there is no true distribution."
+        )
     else:
         low, high = source.lengths
         notes["nowhere"] = f"No string of length {low} to {high} of {source.language.name} goes on like this."
@@ -117,13 +119,15 @@ def _tree(tree: Tree, leaves: Any) -> Json:
 def _times(runs: Runs) -> list[Json]:
     """The most probable stacks and the stack WFA at each time, from 0 on."""
     found: list[Json] = []
-    before = []
+    before: list[StackProbability] = []
     for time in range(runs.time + 1):
         now = runs.at(time)
         stacks = most_probable_stacks(now, STACKS, SEARCH, parts=True)
         found.append(
             {
-                "stacks": [[one.state, list(one.stack), _short(one.probability), one.whole] for one in stacks],
+                "stacks": [
+                    [one.state, list(one.stack), _short(one.probability), one.whole] for one in stacks
+                ],
                 "flows": [[i, j, _short(p)] for i, j, p in flows(runs, time, before, stacks)] if time else [],
                 **_graph(stack_graph(now, most=EDGES)),
             }
@@ -133,7 +137,7 @@ def _times(runs: Runs) -> list[Json]:
 
 
 def _graph(graph: StackGraph) -> Json:
-    """Nodes [time, state, symbol, probability], by name, and edges [from, to, symbol, log weight, probability]."""
+    """Nodes [time, state, symbol, probability] and edges [from, to, symbol, log weight, probability]."""
     number = {node: place for place, node in enumerate(graph.nodes)}
     edges = [
         [number[edge.source], number[edge.target], edge.symbol, round(edge.weight, 4), _short(p)]

@@ -12,6 +12,7 @@ from ndstack.errors import NdstackError
 from ndstack.plotting import new_axes, new_grid
 
 SHARE = "probability"
+EMPTY = "∅"
 
 
 def draw_readings(trace: StackTrace, title: str = "Stack readings") -> Picture:
@@ -53,10 +54,9 @@ def draw_attention(trace: StackTrace, title: str = "Attention over pushed positi
     side = max(3.2, trace.steps * 0.2)
     figure, axes = new_axes(side + 2.2, side + 1.2)
     heat_map(axes, trace.attention, bar="share of the reading")
-    start = BOTTOM if trace.kind == "nondeterministic" else "empty"
+    start = BOTTOM if trace.kind == "nondeterministic" else EMPTY
     label_steps(axes, (start, *trace.inputs))
     label_steps(axes, trace.inputs, vertical=True)
-    axes.tick_params(axis="x", labelrotation=90 if start == "empty" else 0)
     axes.set(title=title, xlabel="pushed when this was read", ylabel="on top after this was read")
     return Picture(figure)
 

@@ -97,4 +97,9 @@ def draw_pca(readings: Floats, labels: Sequence[str], title: str = "Stack readin
     )
     if len(kinds) <= MOST_IN_LEGEND:
         axes.legend(title="next symbol", loc="center left", bbox_to_anchor=(1.0, 0.5))
+        return Picture(figure)
+    for kind in kinds:  # too many for a legend: each name in the middle of its points
+        middle = np.median(points[[label == kind for label in labels]], axis=0)
+        paper = {"facecolor": "white", "edgecolor": "none", "alpha": 0.6, "pad": 0.5}
+        axes.text(middle[0], middle[1], plain(kind), ha="center", va="center", fontsize=8, bbox=paper)
     return Picture(figure)
