@@ -1,6 +1,7 @@
 """A real browser without a window, driven through Chromium's DevTools protocol on two pipes."""
 
 import base64
+import fcntl
 import json
 import os
 import select
@@ -24,12 +25,19 @@ def find_browser():
     return found, f"none of {', '.join(NAMES)} is here, and it cannot be installed"
 
 
+def _high(descriptor):
+    """The same file under a number that is not 3 or 4."""
+    copy = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 20)
+    os.close(descriptor)
+    return copy
+
+
 class Browser:
     """One page in a browser of its own; all errors that it logs are kept."""
 
     def __init__(self, path, folder):
-        to_browser, self._out = os.pipe()
-        self._in, from_browser = os.pipe()
+        to_browser, self._out = map(_high, os.pipe())
+        self._in, from_browser = map(_high, os.pipe())
         flags = "--headless --no-sandbox --disable-gpu --no-first-run --remote-debugging-pipe"
         flags += f" '--user-data-dir={folder}/profile' about:blank"
         # the browser reads commands from descriptor 3 and writes to 4
@@ -39,10 +47,9 @@ class Browser:
         )
         os.close(to_browser)
         os.close(from_browser)
-        self._buffer, self._number, self.errors = b"", 0, []
+        self._buffer, self._number, self._session, self.errors = b"", 0, None, []
         target = self._wait_for(lambda: self.send("Target.getTargets")["targetInfos"])
         page = next(one for one in target if one["type"] == "page")
-        self._session = None
         attached = self.send("Target.attachToTarget", targetId=page["targetId"], flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -50,8 +57,6 @@ class Browser:
         self.send(
             "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder), eventsEnabled=True
         )
-
-    _session = None
 
     def close(self):
         os.close(self._out)  # the browser ends when nobody speaks to it any more

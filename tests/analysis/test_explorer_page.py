@@ -1,10 +1,14 @@
 """The explorer's page in a real browser: load, type, slide, change the model, save; no console error."""
 
 import json
+import math
+import os
 import subprocess
 import sys
 import time
 import urllib.request
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,6 +18,11 @@ from ndstack.nn import models
 from tests.analysis.browser import Browser, find_browser
 
 LONG = languages.get("marked-reversal").sample(81, np.random.default_rng(0))[:80]
+
+
+class Server(NamedTuple):
+    address: str
+    process: subprocess.Popen
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +43,7 @@ def server(tmp_path_factory):
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
-        yield process.stdout.readline().split()[0]
+        yield Server(process.stdout.readline().split()[0], process)
     finally:
         process.terminate()
         process.wait(30)
@@ -58,7 +67,7 @@ def page(browser, server):
     browser.errors.clear()
     browser.resize(1280, 900)
     browser.open("about:blank")
-    browser.open(f"{server}#model=dyck&text=([])")
+    browser.open(f"{server.address}#model=dyck&text=([])")
     browser.until("typeof view === 'object' && view && view.text === '([])'")
     yield browser
     assert browser.run("1") == 1  # all events are read
@@ -112,7 +121,7 @@ def test_what_is_wrong_is_said_and_the_picture_stays(browser, page):
 
 def test_hovering_shows_numbers_and_a_link_gives_the_same_view(page, server):
     page.open("about:blank")
-    page.open(f"{server}#model=palindromes&text=abba&t=3&run=0")
+    page.open(f"{server.address}#model=palindromes&text=abba&t=3&run=0")
     page.until("typeof view === 'object' && view && view.text === 'abba'")
     assert page.run("state.t") == 3
     page.run("document.querySelector('#stacks g').scrollIntoView({block: 'center'})")
@@ -161,24 +170,35 @@ def test_narrow_and_dark(page, width, dark):
     assert page.run("document.documentElement.scrollWidth") <= width
 
 
-def test_eighty_symbols_are_answered_within_a_second(page):
-    """The best of some tries, since other programs may be at work; each reads another string."""
+def test_eighty_symbols_are_answered_within_a_second(page, server):
+    """The best of some tries; where other programs keep the processors busy, the processor time it takes."""
     script = (
         "(async () => { const start = performance.now(); await look(); return performance.now() - start; })()"
     )
-    seconds = []
+    waited, worked = [], []
     for turn in range(6):
         text = LONG[turn:] + LONG[:turn]
         page.run(f"state.model = 'rns-3-3'; $('text').value = '{text}'")
-        seconds.append(page.run(script) / 1000)
+        before = processor_time(server.process)
+        waited.append(page.run(script) / 1000)
+        worked.append(processor_time(server.process) - before)
         assert page.run("view.inputs.length") == 80
-        if seconds[-1] < 1:
+        if waited[-1] < 1:
             break
-    assert min(seconds) < 1, seconds
+    assert min(waited) < 1 or min(worked) < 1, (waited, worked)
+
+
+def processor_time(process):
+    """Seconds that a process has used, where the system tells."""
+    path = Path(f"/proc/{process.pid}/stat")
+    if not path.exists():
+        return math.inf
+    fields = path.read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_the_command_says_what_is_wrong(server, tmp_path):
-    port = server.rstrip("/").rpartition(":")[2]
+    port = server.address.rstrip("/").rpartition(":")[2]
     for arguments, message in (
         [["--port", port], "cannot listen on"],
         [[str(tmp_path / "no")], "there is no run"],
@@ -187,5 +207,5 @@ def test_the_command_says_what_is_wrong(server, tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert done.returncode == 2
         assert message in done.stderr.splitlines()[-1]
-    with urllib.request.urlopen(f"{server}api/models") as answer:
+    with urllib.request.urlopen(f"{server.address}api/models") as answer:
         assert "english" in json.load(answer)

@@ -108,9 +108,9 @@ def search_stacks(share, ends, t, S, bottom_fix, k, limit):  # type: ignore[no-u
     """Best-first search for the k most probable stacks at time t, opened from the top.
 
     Returns for each upper part of a stack its probability, the upper part it goes on from (-1 if none), its
-    last symbol (-1 if it ends there) and what it is: 0 open, 1 opened, 2 a whole stack, 3 a whole stack that is
-    among the results. The first K parts are the configuration types. Ends when k stacks are found or `limit`
-    multiplications are done.
+    last symbol (-1 if it ends there) and what it is: 0 open, 1 opened, 2 a whole stack, 3 a whole stack that
+    is among the results. The first K parts are the configuration types. Ends when k stacks are found or
+    `limit` multiplications are done.
     """
     K, rows, size = share.shape[3], t + 1, 256
     mass, parent = np.zeros(size), np.full(size, -1)

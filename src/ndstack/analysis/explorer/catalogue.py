@@ -22,8 +22,8 @@ from ndstack.stacks import Nondeterministic
 
 LONGEST = 200
 """Symbols in a string."""
-MOST_WORK = 3e9
-"""Terms of Lang's recurrence for one string; about as many seconds as billions."""
+MOST_WORK = 1e9
+"""Terms of Lang's recurrence for one string; so many take some ten seconds."""
 
 _PICTURED: dict[str, tuple[str, ...]] = {
     "dyck": ("([])[()]", "([)]"),
@@ -127,7 +127,7 @@ class Catalogue:
         raise NdstackError(f"there is no language to sample from for {identifier}; type a string")
 
     def warm_up(self) -> None:
-        """Let every model that is open, and one that ships, read a short string: it compiles what they need."""
+        """Let every open model, and one that ships, read a short string: it compiles what they need."""
         for identifier in [*self._open, *self._lazy[1:2]]:
             self.look(identifier, self.sample(identifier, 4, 0))
 

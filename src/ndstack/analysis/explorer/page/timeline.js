@@ -12,7 +12,7 @@ class Timeline {
     this.steps = view.inputs.length;
     this.box = box;
     this.onPick = onPick;
-    const widest = Math.min(92, Math.max(...this.inputs.map((one) => textWidth(visible(one))), 6) + 5);
+    const widest = Math.min(92, Math.max(...this.inputs.map((one) => textWidth(visible(one))), 6) + 3);
     const room = box.clientWidth - GUTTER - LEFT - 6;
     this.w = clamp(room / (this.steps + 1), Math.max(12, widest), 120);
     this.width = LEFT + (this.steps + 1) * this.w + 6;
@@ -107,11 +107,11 @@ class Timeline {
     });
   }
 
-  /** Rows over time; positive numbers in one colour, negative in another. */
-  heat(title, text, names, rows) {
+  /** Rows over time; positive numbers in one colour, negative in another; `full` colour is 1, or the largest. */
+  heat(title, text, names, rows, full = 1) {
     const tall = names.length <= 14 ? 18 : clamp(Math.floor(260 / names.length), 3, 18);
-    const most = Math.max(1, ...rows.map((row) => Math.max(...row.map(Math.abs))));
-    this.caption(title, most > 1 ? `${text}; full colour is ${number(most)}` : text);
+    const most = full || Math.max(1e-6, ...rows.map((row) => Math.max(...row.map(Math.abs))));
+    this.caption(title, full ? text : `${text}; full colour is ${number(most)}`);
     const [gutter, plot] = this.band(names.length * tall + 4, `${title}: ${text}`);
     const every = Math.ceil(13 / tall);
     names.forEach((name, row) => {
@@ -136,6 +136,9 @@ class Timeline {
         }
       });
     });
+    const cursor = this.cursors.at(-1);
+    cursor.setAttribute("class", "outline");
+    plot.append(cursor);
     plot.addEventListener("click", (event) => {
       const x = event.clientX - plot.getBoundingClientRect().left;
       this.onPick(clamp(Math.floor((x - LEFT) / this.w), 0, this.steps));
