@@ -23,7 +23,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         browser = Browser(path, Path(folder))
         try:
-            browser.resize(1400, 1270)
+            browser.resize(1400, 1320)
             browser.open(f"{server.stdout.readline().split()[0]}#{urlencode(VIEW)}")
             browser.until("typeof view === 'object' && view && document.querySelector('#tree svg')")
             browser.picture(Path("docs/pictures/explore.png"))
