@@ -2,6 +2,7 @@
 
 import itertools
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -184,6 +185,7 @@ def test_empty_strings_and_models_without_stacks():
         _ = trace(models.build("sup-10", "dyck"), WORD).stack().runs
 
 
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="too slow without compilation")
 def test_eighty_symbols_of_three_states_and_symbols():
     word = languages.get("dyck").sample(80, np.random.default_rng(0))
     stack = trace(with_large_weights("rns-3-3"), word).stack()

@@ -3,7 +3,7 @@
 A module here is a group of commands. Heavy imports happen inside the commands, so that `--help` is quick.
 """
 
-from ndstack.cli import analysis, automata, demonstration, explore, languages, training
+from ndstack.cli import analysis, automata, demonstration, explore, languages, text, training
 from ndstack.cli.app import app, main
 
-__all__ = ["analysis", "app", "automata", "demonstration", "explore", "languages", "main", "training"]
+__all__ = ["analysis", "app", "automata", "demonstration", "explore", "languages", "main", "text", "training"]

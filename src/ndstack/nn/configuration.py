@@ -8,10 +8,11 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from ndstack.errors import NdstackError
+from ndstack.nn.adaptive import AdaptiveOutput
 from ndstack.nn.attention import DotProductAttention, StackAttention
 from ndstack.nn.backbone import Backbone
 from ndstack.nn.controllers import ControllerKind
-from ndstack.nn.language_model import InputKind, LanguageModel
+from ndstack.nn.language_model import InputKind, LanguageModel, OutputKind
 from ndstack.nn.rnn import StackRNN
 from ndstack.nn.transformer import Transformer, TransformerLayer
 from ndstack.stacks import Several, Stack, Stratification, Superposition
@@ -133,13 +134,14 @@ class ModelConfig(_Config):
     alphabet: Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
     input: InputKind
     bos: bool
+    output: OutputKind = "full"
     dtype: Literal["float32", "float64", "bfloat16", "float16"] = "float32"
     backbone: Annotated[RNNConfig | TransformerConfig, Field(discriminator="kind")]
 
     def make(self) -> LanguageModel:
         """The model, its parameters not yet set; torch's own random numbers are not touched."""
         with torch.random.fork_rng(devices=[]):
-            model = LanguageModel(self.backbone.make(), self.alphabet, self.input, self.bos)
+            model = LanguageModel(self.backbone.make(), self.alphabet, self.input, self.bos, self.output)
         return model.to(getattr(torch, self.dtype))
 
 
@@ -149,6 +151,7 @@ def describe(model: LanguageModel) -> ModelConfig:
         alphabet=model.alphabet,
         input=model.input,
         bos=model.bos,
+        output="adaptive" if isinstance(model.output, AdaptiveOutput) else "full",
         dtype=str(model.output.weight.dtype).removeprefix("torch."),  # type: ignore[arg-type]
         backbone=_describe_backbone(model.backbone),
     )

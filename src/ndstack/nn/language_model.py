@@ -17,10 +17,12 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.grammars.grammar import Word
+from ndstack.nn.adaptive import AdaptiveOutput
 from ndstack.nn.backbone import Backbone
 from ndstack.nn.state import NetworkState
 
 InputKind = Literal["one-hot", "embedding"]
+OutputKind = Literal["full", "adaptive"]
 Words = Sequence[Word] | Tensor
 """Strings; or, if all have one length, the indices of their symbols, [B, n]."""
 
@@ -38,6 +40,8 @@ class LanguageModel(torch.nn.Module):
         input: "one-hot"; or "embedding", a learned vector for each symbol.
         bos: whether the string boundary can be read, and is read first. If not given: only if the symbols are
             embedded.
+        output: "full", a linear layer; or "adaptive" (`ndstack.nn.adaptive`), for many symbols, of which the
+            common ones come first in the alphabet.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class LanguageModel(torch.nn.Module):
         alphabet: Iterable[str],
         input: InputKind = "one-hot",
         bos: bool | None = None,
+        output: OutputKind = "full",
     ) -> None:
         super().__init__()
         self.alphabet = tuple(alphabet)
@@ -72,7 +77,10 @@ class LanguageModel(torch.nn.Module):
             )
         self.register_buffer("_one_hot", torch.eye(read if input == "one-hot" else 0), persistent=False)
         self.backbone = backbone
-        self.output = torch.nn.Linear(backbone.output_size, self.boundary + 1)
+        if output not in ("full", "adaptive"):
+            raise NdstackError(f"output is {output!r}, expected 'full' or 'adaptive'")
+        layer = torch.nn.Linear if output == "full" else AdaptiveOutput
+        self.output: torch.nn.Linear | AdaptiveOutput = layer(backbone.output_size, self.boundary + 1)
 
     def start(self, batch_size: int) -> NetworkState:
         """Networks that have read nothing, not even BOS."""
@@ -93,7 +101,13 @@ class LanguageModel(torch.nn.Module):
         Returns:
             The logits, [B, n, V+1], or [B, n+1, V+1] from the beginning, and the last state.
         """
+        output, state = self.hidden(symbols, state)
+        return self.output(output), state
+
+    def hidden(self, symbols: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
+        """As `forward`, but what the logits are computed from, [B, n, backbone.output_size]."""
         self._check(symbols)
+        output: Tensor
         if state is not None:
             output, state = self.backbone(self._embed(symbols), state)
         elif self.bos:
@@ -104,7 +118,7 @@ class LanguageModel(torch.nn.Module):
             output, state = self.backbone(self._embed(symbols), fresh)
             output = torch.cat([self.backbone.initial_output(fresh)[:, None], output], dim=1)
         assert state is not None
-        return self.output(output), state
+        return output, state
 
     def logits(self, words: Words) -> Tensor:
         """[B, n+1, V+1] for every position, from the first symbol to EOS; n is the greatest length.

@@ -37,7 +37,7 @@ from ndstack.nn.configuration import (
 )
 from ndstack.nn.controllers import ControllerKind
 from ndstack.nn.initialization import LayerInit, initialize
-from ndstack.nn.language_model import InputKind, LanguageModel
+from ndstack.nn.language_model import InputKind, LanguageModel, OutputKind
 
 NAMES = (
     "lstm",
@@ -120,6 +120,7 @@ def build(
     heads: int = 4,
     feedforward: int = 64,
     dropout: float = 0.1,
+    output: OutputKind = "full",
     layers_init: LayerInit = "xavier",
     actions_init: LayerInit = "uniform",
     init_bound: float = 0.1,
@@ -146,6 +147,7 @@ def build(
         heads: of a transformer's attention.
         feedforward: hidden units of a transformer's feedforward sublayers.
         dropout: in a transformer.
+        output: "adaptive" for an adaptive softmax over many symbols, the common ones first in the alphabet.
         layers_init: how fully connected layers begin (`ndstack.nn.initialization`).
         actions_init: how those that compute the actions of nondeterministic stacks begin.
         init_bound: of what begins with uniform numbers.
@@ -186,7 +188,9 @@ def build(
         raise NdstackError(f"{name} cannot be built: {first_problem(error)}") from None
     embedded = parsed.transformer or embedding is not None
     input_kind: InputKind = "embedding" if embedded else "one-hot"
-    model = ModelConfig(alphabet=alphabet, input=input_kind, bos=embedded, backbone=backbone).make()
+    model = ModelConfig(
+        alphabet=alphabet, input=input_kind, bos=embedded, output=output, backbone=backbone
+    ).make()
     initialize(model, seed, layers=layers_init, nondeterministic_actions=actions_init, bound=init_bound)
     return model
 

@@ -1,6 +1,6 @@
 """Training: the loop, its schedule, run folders that can be resumed exactly, evaluation."""
 
-from ndstack.training.config import DataConfig, ModelOptions, RunConfig, TrainingConfig
+from ndstack.training.config import CorpusConfig, DataConfig, ModelOptions, RunConfig, TrainingConfig
 from ndstack.training.evaluation import Evaluation, Row, evaluate
 from ndstack.training.launch import make_data, make_model, make_test_data, train
 from ndstack.training.loop import Result, fit
@@ -9,6 +9,7 @@ from ndstack.training.run import Run, change_settings
 from ndstack.training.task import FormalTask, Loss, Nats, Share, Task
 
 __all__ = [
+    "CorpusConfig",
     "DataConfig",
     "Evaluation",
     "FormalTask",

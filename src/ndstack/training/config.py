@@ -18,6 +18,7 @@ from ndstack.languages import Plan
 from ndstack.nn.configuration import first_problem
 from ndstack.nn.controllers import ControllerKind
 from ndstack.nn.initialization import LayerInit
+from ndstack.nn.language_model import OutputKind
 
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["32", "64", "bf16-mixed"]
@@ -74,6 +75,7 @@ class ModelOptions(Settings):
     heads: PositiveInt = 4
     feedforward: PositiveInt = 64
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    output: OutputKind = "full"
     layers_init: LayerInit = "xavier"
     actions_init: LayerInit = "uniform"
     init_bound: PositiveFloat = 0.1
@@ -85,6 +87,18 @@ class DataConfig(Plan):
     folder: str | None = None
     sha256: dict[str, str] | None = None
     """Of the files in the folder, filled in when a run starts."""
+
+
+class CorpusConfig(Settings):
+    """Text that `ndstack text prepare` made, in place of the strings of a formal language."""
+
+    folder: str
+    sha256: dict[str, str] | None = None
+    """Of its vocabulary and its parts, filled in when a run starts."""
+    rows: PositiveInt = 32
+    """Into so many rows the text is folded."""
+    length: PositiveInt = 35
+    """Of the chunks of truncated BPTT."""
 
 
 class RunConfig(Settings):
@@ -99,6 +113,8 @@ class RunConfig(Settings):
     seed: NonNegativeInt = 0
     """Of the data, the first parameters and, unless `training.seed` says otherwise, of the training."""
     data: DataConfig = DataConfig()
+    corpus: CorpusConfig | None = None
+    """For a run on text; `language` is then no more than a name."""
     options: ModelOptions = ModelOptions()
     training: TrainingConfig = TrainingConfig()
 

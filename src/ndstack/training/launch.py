@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import logging
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +25,7 @@ from ndstack.training.config import RunConfig, TrainingConfig
 from ndstack.training.loop import Result, fit
 from ndstack.training.observers import JSONLines, Observer, Observers, TensorBoard
 from ndstack.training.run import Run, cores
+from ndstack.training.task import Share, Task
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -35,8 +36,23 @@ SMALL = 64
 """Vectors up to this size are not worth more than one of torch's own threads."""
 
 
+Maker = Callable[[RunConfig, Share, Show], tuple[LanguageModel, Dataset | Task]]
+"""What is trained on what, for one of several processes: a function of a module, so that all can have it."""
+
+
+def make_formal(config: RunConfig, share: Share, show: Show) -> tuple[LanguageModel, Dataset | Task]:
+    """A model of a formal language."""
+    data = make_data(config, show)
+    return make_model(config, data.language), data
+
+
 def train(
-    folder: str | Path, config: RunConfig | None = None, *, show: Show = "nothing", tensorboard: bool = False
+    folder: str | Path,
+    config: RunConfig | None = None,
+    *,
+    show: Show = "nothing",
+    tensorboard: bool = False,
+    make: Maker = make_formal,
 ) -> Result:
     """Begin a run in a new folder or, without a configuration, go on with the one that is there.
 
@@ -45,6 +61,7 @@ def train(
         config: all of it.
         show: progress bars on a terminal, a line of JSON an epoch, or nothing.
         tensorboard: whether to write for TensorBoard, too, to `tensorboard/` in the folder.
+        make: makes the model and what it learns.
     """
     folder = Path(folder)
     resume = config is None
@@ -56,12 +73,13 @@ def train(
             )
     else:
         config = settle(config)
-        check(config)
+        if config.corpus is None:
+            check(config)
     fabric = make_fabric(config.training)
     if config.training.processes == 1:
-        return _work(fabric, folder, config, resume, show, tensorboard)
+        return _work(fabric, folder, config, resume, show, tensorboard, make)
     with tempfile.TemporaryDirectory() as notes:
-        return _launch(fabric, Path(notes), folder, config, resume, show, tensorboard)
+        return _launch(fabric, Path(notes), folder, config, resume, show, tensorboard, make)
 
 
 def settle(config: RunConfig) -> RunConfig:
@@ -97,6 +115,8 @@ def use_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 def find_language(config: RunConfig) -> Language:
     """The language of a run."""
+    if config.corpus is not None:
+        raise TrainingError("this run is on text, not on a formal language; use the commands of ndstack text")
     if config.grammar is not None:
         return from_grammar(config.grammar, name=config.language)
     return get(config.language)
@@ -198,7 +218,13 @@ class _Job:
 
 
 def _work(
-    fabric: Fabric, folder: Path, config: RunConfig, resume: bool, show: Show, tensorboard: bool
+    fabric: Fabric,
+    folder: Path,
+    config: RunConfig,
+    resume: bool,
+    show: Show,
+    tensorboard: bool,
+    make: Maker,
 ) -> Result:
     """What one process does."""
     first = fabric.global_rank == 0
@@ -207,8 +233,9 @@ def _work(
     with files.locked(folder) if first else contextlib.nullcontext(), use_threads(config):
         if first and not resume:
             Run.create(folder, config)
-        data = make_data(config, show if first else "nothing")
-        model = make_model(config, data.language).to(fabric.device)
+        share = Share(fabric.global_rank, fabric.world_size)
+        model, data = make(config, share, show if first else "nothing")
+        model = model.to(fabric.device)
         if first:
             Run.open(folder).describe(model)
         fabric.barrier()
@@ -224,7 +251,8 @@ def _observer(folder: Path, config: RunConfig, show: Show, tensorboard: bool) ->
     if show == "terminal":
         from ndstack.training.terminal import Terminal
 
-        chosen.append(Terminal(f"{config.model} on {config.language}"))
+        watched = "difference" if config.corpus is None else "perplexity"
+        chosen.append(Terminal(f"{config.model} on {config.language}", watched))
     if show == "json":
         chosen.append(JSONLines())
     if tensorboard:

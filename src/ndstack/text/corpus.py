@@ -1,0 +1,152 @@
+"""Corpora: tokenised text as indices in files that are mapped into memory, never read whole.
+
+A corpus is a folder:
+
+    header.json        counts and checksums, see `Header`
+    vocabulary.txt     one word a line, the commonest first; `<eos>`, not listed, is the index after the last
+    train.tokens       the indices, `<eos>` after every line, little-endian, 2 bytes each (4 if need be)
+    valid.tokens, test.tokens
+
+Sizes, the header and the vocabulary are checked whenever a corpus is opened. So are, unless that is declined,
+the checksums of the token files, which takes a second per gigabyte and constant memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+
+from ndstack.errors import DatasetError
+from ndstack.text.vocabulary import END, Vocabulary
+
+Part = Literal["train", "valid", "test"]
+SPLITS: tuple[Part, ...] = ("train", "valid", "test")
+HEADER = "header.json"
+WORDS = "vocabulary.txt"
+BLOCK = 1 << 22
+
+Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+
+
+class Split(BaseModel):
+    """What the header says of one part."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tokens: NonNegativeInt
+    """`<eos>` included."""
+    lines: NonNegativeInt
+    unknown: NonNegativeInt
+    """How many tokens are `<unk>`."""
+    sha256: str
+
+
+class Header(BaseModel):
+    """What `header.json` says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["ndstack corpus 1"] = "ndstack corpus 1"
+    dtype: Literal["uint16", "uint32"]
+    types: PositiveInt
+    """The size of the vocabulary, `<eos>` included."""
+    vocabulary_sha256: str
+    splits: dict[Part, Split]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Corpus:
+    """A corpus that has been opened.
+
+    Attributes:
+        folder: where it is.
+        header: what it says of itself.
+        vocabulary: its words.
+        splits: the tokens of each part, mapped.
+    """
+
+    folder: Path
+    header: Header
+    vocabulary: Vocabulary
+    splits: dict[str, Tokens]
+
+    def __getitem__(self, split: str) -> Tokens:
+        """The tokens of a part: "train", "valid" or "test"."""
+        if split not in self.splits:
+            raise DatasetError(
+                f"{self.folder} has no part called {split!r}; it has {', '.join(self.splits) or 'none'}"
+            )
+        return self.splits[split]
+
+
+def read_corpus(folder: str | Path, *, verify: bool = True) -> Corpus:
+    """Open the corpus that `ndstack.text.prepare` made.
+
+    Args:
+        folder: where it is.
+        verify: whether to compute the checksums of the token files. If not, only sizes are compared.
+    """
+    folder = Path(folder)
+    path = folder / HEADER
+    try:
+        header = Header.model_validate_json(path.read_bytes())
+    except OSError as error:
+        hint = "; make one with `ndstack text prepare`" if not path.exists() else ""
+        raise DatasetError(f"{folder} is not a corpus: cannot read {path}: {error.strerror}{hint}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise DatasetError(f"{path} is not a corpus's header: {where}: {first['msg']}") from None
+    vocabulary = _read_words(folder / WORDS, header)
+    splits = {name: _map(folder / f"{name}.tokens", header, split) for name, split in header.splits.items()}
+    if verify:
+        for name, split in header.splits.items():
+            _verify(folder / f"{name}.tokens", splits[name], split, header)
+    return Corpus(folder, header, vocabulary, {str(name): tokens for name, tokens in splits.items()})
+
+
+def _read_words(path: Path, header: Header) -> Vocabulary:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DatasetError(f"cannot read {path}: {error.strerror}") from None
+    if hashlib.sha256(content).hexdigest() != header.vocabulary_sha256:
+        raise DatasetError(f"{path} is not what was written (its checksum differs); prepare the corpus again")
+    vocabulary = Vocabulary(tuple(content.decode("utf-8").split("\n")[:-1]))
+    if len(vocabulary) != header.types:
+        raise DatasetError(f"{path} has {len(vocabulary)} types with {END}, its header says {header.types}")
+    return vocabulary
+
+
+def _map(path: Path, header: Header, split: Split) -> Tokens:
+    """The tokens of a file, if it has as many as the header says."""
+    dtype = np.dtype(header.dtype).newbyteorder("<")
+    try:
+        size = path.stat().st_size
+        if size != split.tokens * dtype.itemsize:
+            raise DatasetError(
+                f"{path} has {size:,} bytes, expected {split.tokens * dtype.itemsize:,} as {HEADER} says; "
+                "prepare the corpus again"
+            )
+        if size == 0:
+            return np.empty(0, dtype)
+        return np.memmap(path, dtype, mode="r")
+    except OSError as error:
+        raise DatasetError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _verify(path: Path, tokens: Tokens, split: Split, header: Header) -> None:
+    digest = hashlib.sha256()
+    for first in range(0, len(tokens), BLOCK):
+        block = np.ascontiguousarray(tokens[first : first + BLOCK])
+        digest.update(block.data)
+        if block.max() >= header.types:
+            raise DatasetError(f"{path} has index {block.max()}, but there are only {header.types} types")
+    if digest.hexdigest() != split.sha256:
+        raise DatasetError(f"{path} is not what was written (its checksum differs); prepare the corpus again")

@@ -1,0 +1,67 @@
+"""Surprisals word by word, and syntactic generalization by circuit, as figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ndstack.plotting import COLORS, line_style, new_axes, new_grid
+from ndstack.text.generalization import Averaging, Generalization
+from ndstack.text.scoring import Word
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CHANCE: dict[Averaging, float] = {"dissertation": 0.5, "hu": 0.285}
+"""The SG score of random surprisals on the suites of Hu et al. (2020)."""
+
+
+def draw_surprisals(sentences: Mapping[str, Sequence[Sequence[Word]]]) -> Figure:
+    """Bits over words: one plot for each sentence, one line for each name of a model.
+
+    Args:
+        sentences: for each model what `score_words` gave, the same sentences for all.
+    """
+    count = len(next(iter(sentences.values())))
+    longest = max(len(words) for words in next(iter(sentences.values())))
+    figure, grid = new_grid(count, 1, max(4.0, 0.65 * longest + 1.5), 2.6 * count)
+    for place, row in enumerate(grid):
+        axes = row[0]
+        for index, (name, listed) in enumerate(sentences.items()):
+            words = listed[place]
+            bits = [word.bits for word in words]
+            axes.plot(range(len(words)), bits, marker="o", markersize=4, label=name, **line_style(index))
+        texts = [word.text if word.known else f"{word.text}*" for word in words]
+        axes.set_xticks(range(len(texts)), texts, rotation=35, ha="right")
+        axes.set(ylabel="surprisal (bits)")
+        axes.set_ylim(bottom=0)
+        if place == 0 and len(sentences) > 1:
+            axes.legend()
+    return figure
+
+
+def draw_circuits(
+    results: Mapping[str, Generalization], averaging: Averaging = "dissertation", chance: float | None = None
+) -> Figure:
+    """SG scores by circuit: a group of bars for each circuit, a bar for each name.
+
+    Args:
+        results: of each model.
+        averaging: which of the two ways.
+        chance: drawn as a line, if it is known.
+    """
+    scores = {name: one.by_circuit(averaging) for name, one in results.items()}
+    circuits = list(dict.fromkeys(circuit for own in scores.values() for circuit in own))
+    figure, axes = new_axes(max(5.0, 1.3 * len(circuits) + 1.5), 3.6)
+    width = 0.8 / max(1, len(scores))
+    for index, (name, own) in enumerate(scores.items()):
+        places = [at + (index - (len(scores) - 1) / 2) * width for at in range(len(circuits))]
+        heights = [own.get(circuit, 0.0) for circuit in circuits]
+        axes.bar(places, heights, width, label=name, color=COLORS[index % len(COLORS)])
+    if chance is not None:
+        axes.axhline(chance, color="#888888", linewidth=0.8, linestyle="--", label="chance")
+    labels = [circuit.replace(" ", "\n", 1).replace("-Distance ", "-Distance\n") for circuit in circuits]
+    axes.set_xticks(range(len(circuits)), labels)
+    axes.set(ylabel=f"SG score ({averaging} averaging)", ylim=(0, 1))
+    axes.legend()
+    return figure

@@ -1,0 +1,171 @@
+"""From tokenised text to a corpus, a block at a time.
+
+The training part is read twice, once to count its words. What is held in memory is the counts of its distinct
+words and one block, whatever the size of the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ndstack.errors import DatasetError
+from ndstack.text.corpus import HEADER, SPLITS, WORDS, Corpus, Header, Part, Split, read_corpus
+from ndstack.text.lines import pieces
+from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
+
+BLOCK = 1 << 18
+
+Progress = Callable[[int], object]
+
+_NAMES: dict[str, Part] = {
+    "train": "train",
+    "test": "test",
+    "valid": "valid",
+    "validation": "valid",
+    "val": "valid",
+    "dev": "valid",
+}
+
+
+def find_parts(source: Path) -> dict[Part, Path]:
+    """The files of a text: the file itself as "train", or those of a folder by the parts in their names.
+
+    In a folder a file is a part if one of its name's dotted pieces is train, valid (or validation, val, dev)
+    or test, as in `train.txt` or `ptb.valid.txt`.
+    """
+    if source.is_file():
+        return {"train": source}
+    if not source.is_dir():
+        raise DatasetError(f"{source} is neither a text file nor a folder of text files")
+    found: dict[Part, Path] = {}
+    for path in sorted(source.iterdir()):
+        parts = {_NAMES[piece] for piece in path.name.lower().split(".") if piece in _NAMES}
+        if not path.is_file() or len(parts) != 1:
+            continue
+        part = parts.pop()
+        if part in found:
+            raise DatasetError(f"{found[part]} and {path} are both named as the {part} part; keep one")
+        found[part] = path
+    if "train" not in found:
+        raise DatasetError(f"{source} has no training part; expected a file called train.txt or x.train.txt")
+    return {part: found[part] for part in SPLITS if part in found}
+
+
+def prepare(
+    source: str | Path,
+    out: str | Path,
+    *,
+    size: int | None = None,
+    min_count: int = 1,
+    vocabulary: Vocabulary | None = None,
+    progress: Progress = lambda _: None,
+) -> Corpus:
+    """Make a corpus of a text; all of it or nothing.
+
+    Args:
+        source: a text file, or a folder of them (see `find_parts`).
+        out: a new or empty folder.
+        size: keep so many types at most, `<unk>` and `<eos>` included; None for no limit.
+        min_count: leave out words that occur less often in the training part.
+        vocabulary: the words; counted in the training part if not given.
+        progress: called with the number of bytes read since the last call; the training part counts
+            twice if its words are counted.
+    """
+    out = Path(out).resolve()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DatasetError(f"{out} exists and is not an empty folder; choose another or remove it")
+    files = find_parts(Path(source))
+    if vocabulary is None:
+        vocabulary = from_counts(_count(files["train"], progress), size, min_count)
+    elif size is not None or min_count != 1:
+        raise DatasetError("size and min_count are for words counted in the text, but a vocabulary is given")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+        try:
+            _write(draft, files, vocabulary, progress)
+            draft.chmod(0o755)
+            os.replace(draft, out)  # noqa: PTH105 - replaces an empty folder in one step
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise DatasetError(f"cannot write the corpus {out}: {error.strerror}") from None
+    return read_corpus(out, verify=False)
+
+
+def work(source: str | Path, counted: bool = True) -> int:
+    """How many bytes `prepare` reads."""
+    sizes = {part: path.stat().st_size for part, path in find_parts(Path(source)).items()}
+    return sum(sizes.values()) + (sizes["train"] if counted else 0)
+
+
+def _count(path: Path, progress: Progress) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for words, _ in pieces(path, progress):
+        counts.update(words)
+    if not counts:
+        raise DatasetError(f"{path} has no words; expected tokenised text, a sentence a line")
+    return counts
+
+
+def _write(folder: Path, files: dict[Part, Path], vocabulary: Vocabulary, progress: Progress) -> None:
+    words = "".join(word + "\n" for word in vocabulary.words).encode()
+    (folder / WORDS).write_bytes(words)
+    dtype: Literal["uint16", "uint32"] = "uint16" if len(vocabulary) <= 1 << 16 else "uint32"
+    splits: dict[Part, Split] = {
+        part: _encode(path, folder / f"{part}.tokens", vocabulary, np.dtype(dtype), progress)
+        for part, path in files.items()
+    }
+    header = Header(
+        dtype=dtype,
+        types=len(vocabulary),
+        vocabulary_sha256=hashlib.sha256(words).hexdigest(),
+        splits=splits,
+    )
+    (folder / HEADER).write_text(header.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def _encode(
+    source: Path,
+    target: Path,
+    vocabulary: Vocabulary,
+    dtype: np.dtype[Any],
+    progress: Progress,
+) -> Split:
+    """Write the tokens of one part."""
+    indices, unknown, end = vocabulary.indices, vocabulary.indices[UNKNOWN], vocabulary.indices[END]
+    digest = hashlib.sha256()
+    count = lines = unknowns = 0
+    waiting: list[int] = []
+    with target.open("wb") as file:
+
+        def flush() -> None:
+            nonlocal count, unknowns
+            block = np.array(waiting, dtype.newbyteorder("<"))
+            count += len(block)
+            unknowns += int((block == unknown).sum())
+            digest.update(block.data)
+            file.write(block.data)
+            waiting.clear()
+
+        for words, ends in pieces(source, progress):
+            waiting.extend([indices.get(word, unknown) for word in words])
+            if ends:
+                waiting.append(end)
+                lines += 1
+            if len(waiting) >= BLOCK:
+                flush()
+        flush()
+        os.fsync(file.fileno())
+    if not count:
+        raise DatasetError(f"{source} is empty; expected tokenised text, a sentence a line")
+    return Split(tokens=count, lines=lines, unknown=unknowns, sha256=digest.hexdigest())

@@ -1,0 +1,137 @@
+"""Surprisals, -log2 p, of the words of sentences: by a model of ours, or by any function.
+
+A scorer takes sentences, each a list of words, to the surprisal of each word in bits. Each sentence is on its
+own, after `<eos>`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ndstack.errors import NdstackError
+from ndstack.nn import LanguageModel
+from ndstack.text.batches import IGNORED
+from ndstack.text.loss import surprisals
+from ndstack.text.vocabulary import Vocabulary
+
+Sentence = Sequence[str]
+Scorer = Callable[[Sequence[Sentence]], Sequence[Sequence[float]]]
+"""Sentences to the surprisals of their words, in bits."""
+
+
+class ModelScorer:
+    """The surprisals of a language model over words.
+
+    A word is looked up as it stands, then in lower case; if the model knows neither it is scored as `<unk>`
+    and counted in `unknown`.
+
+    Args:
+        model: whose alphabet has `<unk>` in it.
+        places: of a batch at most: sentences times words.
+    """
+
+    def __init__(self, model: LanguageModel, places: int = 4096) -> None:
+        self.model, self.places = model, places
+        self.vocabulary = Vocabulary(model.alphabet)
+        self.unknown: Counter[str] = Counter()
+        """The words that were scored as `<unk>`, and how often."""
+        self.words = 0
+        """How many words were scored."""
+
+    def __call__(self, sentences: Sequence[Sentence]) -> list[list[float]]:
+        """The surprisals of the words of each sentence; `<eos>` is not among them."""
+        return [row[:-1] for row in self.with_end(sentences)]
+
+    def with_end(self, sentences: Sequence[Sentence]) -> list[list[float]]:
+        """The same, and that of `<eos>` at the end."""
+        results: list[list[float]] = [[] for _ in sentences]
+        order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
+        for group in _groups(order, [len(sentence) + 1 for sentence in sentences], self.places):
+            rows = [self._encode(sentences[index]) for index in group]
+            values = self._score(rows).tolist()
+            for index, row, own in zip(group, rows, values, strict=True):
+                results[index] = own[: len(row)]
+        return results
+
+    def _encode(self, sentence: Sentence) -> list[int]:
+        if isinstance(sentence, str):
+            raise NdstackError(f"the sentence {sentence!r} given, expected a list of words")
+        self.unknown.update(self.vocabulary.unknown_words(sentence))
+        self.words += len(sentence)
+        return [*self.vocabulary.encode(sentence), self.vocabulary.end]
+
+    def _score(self, rows: list[list[int]]) -> Tensor:
+        """[B, n], in bits; rows are of indices, `<eos>` at the end."""
+        model, device = self.model, self.model.output.weight.device
+        targets = torch.full((len(rows), max(map(len, rows))), IGNORED)
+        for place, row in enumerate(rows):
+            targets[place, : len(row)] = torch.tensor(row)
+        inputs = targets.roll(1, 1).clamp_min(0)
+        inputs[:, 0] = model.boundary
+        with torch.no_grad(), evaluating(model):
+            hidden, _ = model.hidden(inputs.to(device), model.start(len(rows)))
+            return surprisals(hidden, model.output, targets.to(device)).cpu() / math.log(2)
+
+
+class Word(NamedTuple):
+    """A word of a sentence and how surprising it is."""
+
+    text: str
+    bits: float
+    known: bool
+
+
+def score_words(model: LanguageModel, sentences: Iterable[Sentence]) -> list[list[Word]]:
+    """Each sentence word by word, `<eos>` at the end."""
+    scorer, listed = ModelScorer(model), list(sentences)
+    missing = scorer.vocabulary.unknown_words
+    return [
+        [Word(text, value, not missing([text])) for text, value in zip((*words, "<eos>"), row, strict=True)]
+        for words, row in zip(listed, scorer.with_end(listed), strict=True)
+    ]
+
+
+def checked(scorer: Scorer, sentences: Sequence[Sentence]) -> list[list[float]]:
+    """What a scorer gives, if it has one finite number or infinity for each word."""
+    rows = [[float(value) for value in row] for row in scorer(sentences)]
+    if len(rows) != len(sentences):
+        raise NdstackError(
+            f"the scorer gave {len(rows)} rows for {len(sentences)} sentences, expected as many"
+        )
+    for row, sentence in zip(rows, sentences, strict=True):
+        if len(row) != len(sentence) or any(math.isnan(value) for value in row):
+            raise NdstackError(
+                f"the scorer gave {len(row)} surprisals, or nan, for the {len(sentence)} words of "
+                f"{' '.join(sentence)!r}; expected a number for each"
+            )
+    return rows
+
+
+def _groups(order: Sequence[int], lengths: Sequence[int], places: int) -> Iterator[list[int]]:
+    """Batches of at most so many places, of sentences in the order of their lengths."""
+    group: list[int] = []
+    for index in order:
+        if group and (len(group) + 1) * lengths[index] > places:
+            yield group
+            group = []
+        group.append(index)
+    if group:
+        yield group
+
+
+@contextlib.contextmanager
+def evaluating(model: LanguageModel) -> Iterator[None]:
+    """Without dropout."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)

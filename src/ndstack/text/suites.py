@@ -1,0 +1,149 @@
+"""Test suites in SyntaxGym's JSON format: items, each in several conditions, and predictions about them."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ndstack.errors import NdstackError
+from ndstack.text.formulas import Operation, parse, regions
+
+Metric = Literal["sum", "mean", "median", "range", "max", "min"]
+
+
+class SuiteError(NdstackError):
+    """A suite that cannot be read; its text names the file and the item."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class RegionText(_Part):
+    """A part of a sentence."""
+
+    region_number: int
+    content: str
+
+    @property
+    def words(self) -> list[str]:
+        """What stands between spaces."""
+        return self.content.split()
+
+
+class Condition(_Part):
+    """A sentence: an item in one condition."""
+
+    condition_name: str
+    regions: tuple[RegionText, ...] = Field(min_length=1)
+
+    @property
+    def words(self) -> list[str]:
+        """Those of all regions, in order."""
+        return [word for region in self.regions for word in region.words]
+
+
+class Item(_Part):
+    """Sentences that differ only in what is tested."""
+
+    item_number: int
+    conditions: tuple[Condition, ...] = Field(min_length=1)
+
+
+class Prediction(_Part):
+    """What a model that has learned the syntax does on every item."""
+
+    type: Literal["formula"] = "formula"
+    formula: str
+
+    @functools.cached_property
+    def parsed(self) -> Operation:
+        """The formula, read."""
+        return parse(self.formula)
+
+
+class Meta(_Part):
+    """What a suite is called, and how the surprisals of a region's words become one number."""
+
+    name: str
+    metric: Metric = "sum"
+    circuit: str | None = None
+    """Which kind of phenomenon is tested, if the suite is not one of those that `CIRCUITS` knows."""
+
+
+class Suite(_Part):
+    """A whole file."""
+
+    meta: Meta
+    predictions: tuple[Prediction, ...] = Field(min_length=1)
+    items: tuple[Item, ...] = Field(min_length=1)
+
+    @property
+    def sentences(self) -> list[list[str]]:
+        """All of them: the conditions of the first item, of the second, and so on."""
+        return [condition.words for item in self.items for condition in item.conditions]
+
+
+def read_suite(path: Path) -> Suite:
+    """Read a suite; what is wrong is said with the file and the item."""
+    try:
+        content: Any = json.loads(path.read_bytes())
+    except OSError as error:
+        raise SuiteError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise SuiteError(f"{path} is not JSON: {error}") from None
+    try:
+        suite = Suite.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise SuiteError(f"{_place(path, content, first['loc'])}: {first['msg']}") from None
+    for number, prediction in enumerate(suite.predictions, 1):
+        try:
+            wanted = set(regions(prediction.parsed))
+        except NdstackError as error:
+            raise SuiteError(f"{path}, prediction {number}: {error}") from None
+        for item in suite.items:
+            have = {
+                (name, condition.condition_name)
+                for condition in item.conditions
+                for name in (None, *(region.region_number for region in condition.regions))
+            }
+            for region in wanted:
+                if (region.number, region.condition) not in have:
+                    shown = "*" if region.number is None else region.number
+                    raise SuiteError(
+                        f"{path}, item {item.item_number}: has no region {shown} in the condition "
+                        f"{region.condition!r}, which prediction {number} speaks of"
+                    )
+    return suite
+
+
+def find_suites(paths: list[Path]) -> list[Path]:
+    """Suite files: those given, and all `*.json` of the folders given."""
+    found = []
+    for path in paths:
+        found += sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not found:
+        raise SuiteError(f"no suites in {', '.join(map(str, paths))}; expected *.json files")
+    return found
+
+
+def _place(path: Path, content: Any, location: tuple[int | str, ...]) -> str:
+    """Where in a file something is, in a reader's words."""
+    shown = [str(path)]
+    rest = list(location)
+    if len(rest) > 1 and rest[0] == "items" and isinstance(rest[1], int):
+        item = content["items"][rest[1]]
+        number = item.get("item_number") if isinstance(item, dict) else None
+        shown.append(f"item {number if isinstance(number, int) else f'at place {rest[1] + 1}'}")
+        rest = rest[2:]
+    elif len(rest) > 1 and rest[0] == "predictions" and isinstance(rest[1], int):
+        shown.append(f"prediction {rest[1] + 1}")
+        rest = rest[2:]
+    if rest:
+        shown.append(".".join(str(part + 1 if isinstance(part, int) else part) for part in rest))
+    return ", ".join(shown)

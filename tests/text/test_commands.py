@@ -1,0 +1,106 @@
+import json
+import sys
+
+import pytest
+
+from ndstack.cli import main
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """An example text, its corpus and a run on it."""
+    folder = tmp_path_factory.mktemp("text")
+    with pytest.MonkeyPatch.context() as patch:
+        for line in (
+            f"text example --out {folder}/text --sentences 300",
+            f"text prepare {folder}/text --out {folder}/corpus",
+            f"text train {folder}/corpus --model rns-1-2 --out {folder}/run --hidden 12 --window 5 --rows 8 "
+            "--length 20 --max-epochs 2 --learning-rate 5 --threads 1 --quiet",
+        ):
+            patch.setattr(sys, "argv", ["ndstack", *line.split()])
+            with pytest.raises(SystemExit) as end:
+                main()
+            assert not end.value.code
+    return folder
+
+
+def run(capsys, monkeypatch, *arguments, code=0):
+    monkeypatch.setattr(sys, "argv", ["ndstack", "text", *map(str, arguments)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    out, err = capsys.readouterr()
+    assert (end.value.code or 0) == code, err
+    return out if code == 0 else err
+
+
+@pytest.fixture
+def call(capsys, monkeypatch):
+    return lambda *arguments, **more: run(capsys, monkeypatch, *arguments, **more)
+
+
+def test_perplexity(call, folder):
+    row = json.loads(call("evaluate", folder / "run", "--json"))
+    lines = (folder / "text" / "test.txt").read_text().splitlines()
+    assert row["tokens"] == sum(len(line.split()) + 1 for line in lines)
+    assert 2 < row["perplexity"] < 32
+    assert "valid: perplexity" in call("evaluate", folder / "run", "--split", "valid", "--rows", "1")
+
+
+def test_resuming_a_complete_run_says_how_it_ended(call, folder):
+    row = json.loads(call("train", "--resume", folder / "run", "--quiet").splitlines()[-1])
+    assert row["epochs"] == 2
+    longer = call("train", "--resume", folder / "run", "--max-epochs", 3, "--quiet").splitlines()[-1]
+    assert json.loads(longer)["epochs"] == 3
+
+
+def test_surprisals_as_table_picture_and_json(call, folder, tmp_path):
+    sentence = "the pilot near the zebra laughs"
+    table = call("surprisal", folder / "run", sentence, "--out", tmp_path / "s.svg")
+    assert "zebra*" in table
+    assert "read as <unk>" in table
+    assert (tmp_path / "s.svg").read_text().startswith("<?xml")
+    words = json.loads(call("surprisal", folder / "run", sentence, "--json"))
+    assert [word["text"] for word in words] == [*sentence.split(), "<eos>"]
+    assert [word["known"] for word in words] == [True] * 4 + [False] + [True] * 2
+
+
+def test_generation(call, folder):
+    made = call("generate", folder / "run", "--count", 3, "--prefix", "the pilots", "--max-length", 8)
+    lines = made.splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("the pilots ") for line in lines)
+
+
+def test_suites_and_pairs(call, folder, tmp_path):
+    suites = folder / "text" / "suites"
+    row = json.loads(call("sg", folder / "run", suites, "--json", "--out", tmp_path / "c.svg"))
+    assert set(row["hu"]["circuits"]) == {"Agreement", "Center Embedding"}
+    assert 0 <= row["hu"]["score"] <= row["dissertation"]["score"] <= 1
+    assert not row["unknown"]
+    shown = call("sg", folder / "run", suites, "--by-suite")
+    assert "embedded-clause" in shown
+    assert "0 of 400 words read as <unk>" in shown
+    pairs = json.loads(call("pairs", folder / "run", folder / "text" / "pairs.jsonl", "--json"))
+    assert pairs["pairs"] == 80
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["evaluate", "nowhere"], "is not a run"),
+        (["train", "nowhere", "--model", "lstm", "--out", "x"], "is not a corpus"),
+        (["train"], "expected CORPUS"),
+        (["prepare", "nowhere", "--out", "x"], "neither a text file nor a folder"),
+        (["sg", "{run}"], "no suites among"),
+        (["sg", "{run}", "nowhere.json"], "cannot read nowhere.json"),
+        (["surprisal", "{run}"], "no sentence"),
+        (["surprisal", "{run}", "a", "--out", "x.txt"], "cannot be drawn"),
+        (["train", "{corpus}", "--model", "lstm", "--out", "{run}"], "is not empty"),
+    ],
+)
+def test_wrong_input_is_one_line(call, folder, arguments, message, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    filled = [part.format(run=folder / "run", corpus=folder / "corpus") for part in arguments]
+    error = call(*filled, code=2)
+    assert message in error
+    assert error.count("\n") == 1

@@ -1,0 +1,150 @@
+import tracemalloc
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ndstack.errors import DatasetError
+from ndstack.text import lines, preparation, prepare, read_corpus, read_vocabulary
+from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
+
+WORD = st.sampled_from(["a", "b", "cc", "é", "日本", "<unk>"])
+TEXT = st.lists(st.lists(WORD, max_size=5), min_size=1, max_size=8)
+
+
+@given(TEXT, st.integers(1, 12), st.booleans())
+def test_pieces_of_any_size_are_the_lines(tmp_path_factory, text, block, ended):
+    path = tmp_path_factory.mktemp("t") / "x.txt"
+    path.write_text("\n".join(" ".join(line) for line in text) + "\n" * ended, encoding="utf-8")
+    before, lines.BLOCK = lines.BLOCK, block
+    try:
+        found, current = [], []
+        for words, ends in lines.pieces(path):
+            current += words
+            if ends:
+                found.append(current)
+                current = []
+    finally:
+        lines.BLOCK = before
+    expected = text if ended else text[: len(text) - (not text[-1])]
+    assert found == expected
+    assert not current
+
+
+@given(TEXT, TEXT)
+def test_a_corpus_says_what_the_text_says(tmp_path_factory, train, test):
+    folder = tmp_path_factory.mktemp("t")
+    for part, text in (("train", [["a"], *train]), ("test", test)):
+        (folder / f"x.{part}.txt").write_text("".join(" ".join(line) + "\n" for line in text), "utf-8")
+    before, preparation.BLOCK = preparation.BLOCK, 3
+    try:
+        corpus = prepare(folder, folder / "corpus")
+    finally:
+        preparation.BLOCK = before
+    again = read_corpus(folder / "corpus")
+    known = {word for line in [["a"], *train] for word in line} | {UNKNOWN}
+    assert set(corpus.vocabulary.words) == known
+    for part, text in (("train", [["a"], *train]), ("test", test)):
+        expected = [
+            word if word in known or word == END else UNKNOWN for line in text for word in (*line, END)
+        ]
+        assert corpus.vocabulary.decode(again[part].tolist()) == expected
+        split = again.header.splits[part]
+        assert (split.tokens, split.lines) == (len(expected), len(text))
+        assert split.unknown == expected.count(UNKNOWN)
+
+
+def test_the_commonest_words_come_first_and_a_limit_keeps_them():
+    counts = Counter(["b", "b", "b", "a", "a", "c", "c", "d", "<unk>", "<unk>", "<unk>", "<unk>"])
+    assert from_counts(counts).words == (UNKNOWN, "b", "a", "c", "d")
+    assert from_counts(counts, size=4).words == (UNKNOWN, "b", "a")
+    assert from_counts(counts, min_count=3).words == (UNKNOWN, "b")
+    assert from_counts(Counter(["a", "a", "b"]), size=3).words == ("a", UNKNOWN)
+    assert len(from_counts(counts, size=4)) == 4
+
+
+def test_words_are_looked_up_as_they_stand_then_in_lower_case():
+    vocabulary = Vocabulary(("the", "N", UNKNOWN))
+    assert vocabulary.decode(vocabulary.encode(["The", "N", "n", "THE", "cat"])) == [
+        "the", "N", UNKNOWN, "the", UNKNOWN,
+    ]  # fmt: skip
+    assert vocabulary.unknown_words(["The", UNKNOWN, "cat"]) == ["cat"]
+
+
+def test_a_given_vocabulary_is_used(tmp_path):
+    (tmp_path / "words.txt").write_text("b\na\n<eos>\n")
+    (tmp_path / "t.txt").write_text("a b c\n")
+    corpus = prepare(tmp_path / "t.txt", tmp_path / "c", vocabulary=read_vocabulary(tmp_path / "words.txt"))
+    assert corpus.vocabulary.words == ("b", "a", UNKNOWN)
+    assert corpus["train"].tolist() == [1, 0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"a b\nc <eos> d\n", "x.train.txt, line 2: <eos> in the text"),
+        (b"a b\nc\nd \xff\n", "x.train.txt, line 3: not UTF-8"),
+        (b"\n\n", "has no words"),
+    ],
+)
+def test_what_is_wrong_with_a_text_is_said_with_its_place(tmp_path, content, message):
+    (tmp_path / "x.train.txt").write_bytes(content)
+    with pytest.raises(DatasetError, match=message):
+        prepare(tmp_path, tmp_path / "corpus")
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_folders_without_or_with_two_training_parts_are_refused(tmp_path):
+    with pytest.raises(DatasetError, match="no training part"):
+        prepare(tmp_path, tmp_path / "corpus")
+    for name in ("a.train.txt", "train.txt"):
+        (tmp_path / name).write_text("a\n")
+    with pytest.raises(DatasetError, match="both named"):
+        prepare(tmp_path, tmp_path / "corpus")
+
+
+def test_a_vocabulary_file_is_checked(tmp_path):
+    (tmp_path / "v").write_text("a\nb\na\n")
+    with pytest.raises(DatasetError, match="v, line 3: 'a' is in line 1"):
+        read_vocabulary(tmp_path / "v")
+
+
+@pytest.mark.parametrize("damage", ["shorter", "another number", "too great", "vocabulary", "header"])
+def test_damage_is_noticed(corpus, damage):
+    path = corpus.folder / "train.tokens"
+    content = bytearray(path.read_bytes())
+    if damage == "shorter":
+        path.write_bytes(content[:-2])
+    elif damage in ("another number", "too great"):
+        content[10] = content[10] ^ 1 if damage == "another number" else 200
+        path.write_bytes(content)
+        read_corpus(corpus.folder, verify=False)
+    elif damage == "vocabulary":
+        (corpus.folder / "vocabulary.txt").write_text("a\nb\n")
+    else:
+        (corpus.folder / "header.json").write_text("{}")
+    with pytest.raises(DatasetError, match=r"bytes|checksum|index 200|header"):
+        read_corpus(corpus.folder)
+
+
+def test_many_types_take_four_bytes(tmp_path):
+    (tmp_path / "t.txt").write_text("\n".join(f"w{i}" for i in range(70_000)))
+    corpus = prepare(tmp_path / "t.txt", tmp_path / "c")
+    assert corpus["train"].dtype == np.uint32
+    assert corpus["train"].max() == corpus.vocabulary.end == 70_001
+
+
+def test_memory_does_not_grow_with_the_text(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "BLOCK", 1 << 15)
+    monkeypatch.setattr(preparation, "BLOCK", 1 << 12)
+    peaks = []
+    for size in (4, 32):
+        path = tmp_path / f"{size}.txt"
+        path.write_text("some words and some more of them " * 1000 * size)
+        tracemalloc.start()
+        prepare(path, tmp_path / f"c{size}")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.3 * peaks[0]
