@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from ndstack.analysis.explorer.server import allowed_hosts, make_app
 from ndstack.analysis.explorer.stacks import flows
 from ndstack.analysis.explorer.view import EDGES, STACKS, view
 from ndstack.analysis.source import EXAMPLES, open_source
+from ndstack.cli.explore import explore
+from ndstack.errors import NdstackError
 from ndstack.nn import models
 from tests.analysis.automata import random_weights
 
@@ -181,6 +184,26 @@ def test_no_path_reaches_a_file(client, path):
 def test_no_model_is_opened_by_its_path(client, folder, model):
     error(client.post("/api/look", json={"model": model, "text": ""}), 404)
     error(client.post("/api/look", json={"model": str(folder / "lstm"), "text": ""}), 404)
+
+
+def test_identifiers_are_short_and_distinct(tmp_path):
+    for place in ("one", "two", "<b>"):
+        models.build("lstm", "dyck").save(tmp_path / place / "lstm")
+    (tmp_path / "dyck.cfg").write_text("S -> 'x'")
+    catalogue = Catalogue([*sorted(tmp_path.glob("*/lstm")), tmp_path / "dyck.cfg"])
+    assert catalogue.identifiers() == [
+        "lstm",
+        "lstm-2",
+        "lstm-3",
+        *sorted(EXAMPLES, key=lambda name: name != "dyck"),
+    ]
+    assert catalogue.source("dyck").alphabet == ("x",)
+
+
+def test_without_the_extra_the_command_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(NdstackError, match=r"pip install 'ndstack\[explore\]'"):
+        explore()
 
 
 def test_only_this_machine_is_answered(folder):

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -45,9 +46,9 @@ def server(tmp_path_factory):
     try:
         yield Server(process.stdout.readline().split()[0], process)
     finally:
-        process.terminate()
-        process.wait(30)
+        process.send_signal(signal.SIGINT)
         process.stdout.close()
+        assert process.wait(60) == 0
 
 
 @pytest.fixture(scope="module")

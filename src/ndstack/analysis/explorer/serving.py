@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import sys
 import threading
 import webbrowser
 
 import uvicorn
 
 from ndstack.analysis.explorer.catalogue import Catalogue
-from ndstack.analysis.explorer.server import make_app
+from ndstack.analysis.explorer.server import LOOPBACK, make_app
 from ndstack.errors import NdstackError
 
 
@@ -26,9 +28,14 @@ def serve(catalogue: Catalogue, host: str | None, port: int, browser: bool) -> N
         timeout_keep_alive=30,
     )
     print(f"{address}  (Ctrl-C ends it)", flush=True)
+    if name not in LOOPBACK:
+        print(
+            "ndstack: whoever can reach this address can use the page; there is no password", file=sys.stderr
+        )
     if browser:
         threading.Timer(0.5, webbrowser.open, (address,)).start()
-    uvicorn.Server(config).run(sockets=[listener])
+    with contextlib.suppress(KeyboardInterrupt):  # the ordinary end
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -87,8 +87,9 @@ function drawStack(stack, automaton, run) {
     superposition: "the probabilities that the network gives", stratification: "the strengths that the network gives" };
   timeline.heat(automaton ? "Weights" : "Actions", weights[stack.kind], stack.action_names, stack.actions);
   const meaning = automaton ? "what the network reads: state and symbol on top" : "the vector that the network reads";
-  const vectors = stack.reading_names.some((name) => /(^|, )v\d+$/.test(name));
-  timeline.heat("Readings", meaning, stack.reading_names, stack.readings, vectors ? 0 : 1);
+  const shares = stack.readings.every((row) => row.every((x) => x >= 0 && x < 1.001))
+    && !stack.reading_names.some((name) => /(^|, )v\d+$/.test(name));
+  timeline.heat("Readings", meaning, stack.reading_names, stack.readings, shares ? 1 : 0);
   if (run) timeline.blocks(run, automaton, `its stack at each time, top above; ${runText(automaton, run)}`);
   if (automaton) drawWFA(timeline, automaton);
 }
