@@ -172,7 +172,7 @@ def test_limits(client):
     assert longest(open_source("four-counts")) < 150
 
 
-PATHS = "/../pyproject.toml /%2e%2e/server.py /..%2fserver.py /page/app.js /etc/passwd /index.html /docs /x"
+PATHS = "/../pyproject.toml /%2e%2e/server.py /..%2fserver.py /assets/app.js /etc/passwd /index.html /docs /x"
 
 
 @pytest.mark.parametrize("path", PATHS.split())

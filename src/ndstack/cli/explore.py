@@ -16,7 +16,7 @@ from ndstack.errors import NdstackError
 def explore(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN...]", help="Run folders, saved models, grammar files to compile."),
+        typer.Argument(metavar="RUN", help="Run folders, saved models, grammar files to compile."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8765,
     host: Annotated[

@@ -18,7 +18,7 @@ TYPES = {"style.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
 @functools.cache
 def asset(name: str) -> str:
     """The text of one of the page's files."""
-    return (files("ndstack.analysis.explorer") / "page" / name).read_text(encoding="utf-8")
+    return (files("ndstack.analysis.explorer") / "assets" / name).read_text(encoding="utf-8")
 
 
 def saved_page(view: Json, place: dict[str, int]) -> str:
