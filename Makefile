@@ -38,6 +38,8 @@ bench: .venv/installed     ## speed, as tables
 
 docs: .venv/installed      ## draw the pictures of docs/ again
 	$(BIN)/python docs/pictures.py
+	$(BIN)/ndstack demo --out demo
+	cp demo/*.svg docs/pictures/demo/
 
 coverage: .venv/installed  ## share of lines covered by the tests, compilation switched off
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term-missing:skip-covered

@@ -226,12 +226,12 @@ def test_dataset(tmp_path):
 
 def test_demo(tmp_path):
     text = ok("demo", "--quick", "--out", tmp_path / "demo")
-    assert "0110 is accepted" in text
-    assert {p.name for p in (tmp_path / "demo").iterdir()} == {
-        "samples.json",
-        "stack-wfa.svg",
-        "lang-run.svg",
-    }
+    assert all(words in text for words in ("rns-2-3", "lstm", "The most probable one: probability"))
+    made = {path.name for path in (tmp_path / "demo").iterdir()}
+    pictures = {"curves.svg", "by-length.svg", "stacks.svg", "attention.svg"}
+    assert made == {"rns-2-3", "lstm", "results.json"} | pictures
+    rows = json.loads((tmp_path / "demo" / "results.json").read_text())
+    assert [row["parameters"] for row in rows] == [4328, 2084]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`ndstack demo`: a nondeterministic stack and an LSTM learn the same language; which one gets it?"""
+"""`ndstack demo`: a nondeterministic stack and an LSTM learn the same language; who gets it, and how?"""
 
 import json
 import sys
@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from ndstack import plotting
+from ndstack.analysis import trace
+from ndstack.analysis.figures import draw_attention, draw_stacks
+from ndstack.analysis.text import run_lines, summary_lines
 from ndstack.languages import get
 from ndstack.nn import sample
 from ndstack.training import Evaluation, Result, Run, RunConfig, evaluate, make_test_data, train
@@ -15,6 +18,7 @@ from ndstack.training.run import is_run
 
 LANGUAGE = "marked-reversal"
 MODELS = ("rns-2-3", "lstm")
+WORD = "0010111010#0101110100"
 SETTINGS: dict[str, Any] = {
     "language": LANGUAGE,
     "seed": 1,
@@ -57,12 +61,14 @@ def run_demo(out: Path, *, quick: bool) -> None:
         run = Run.open(out / name)
         evaluations[name] = evaluate(run.load(), make_test_data(run.config))
     rows = _show_results(results, evaluations, out)
-    _show_strings(Run.open(out / MODELS[0]), language, 4 if quick else 8)
+    winner = Run.open(out / MODELS[0])
+    _show_strings(winner, language, 4 if quick else 8)
+    _show_parse(winner, WORD, out)
     histories = {name: Run.open(out / name).metrics() for name in MODELS}
     plotting.save(draw_curves(histories, LANGUAGE), out / "curves.svg")
     plotting.save(draw_by_length(evaluations, f"{LANGUAGE}, test set"), out / "by-length.svg")
     (out / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-    print(f"\nCurves, results by length and both runs are in {out}/")
+    print(f"\nCurves, results by length, pictures of the stacks and both runs are in {out}/")
 
 
 def _train(folder: Path, config: RunConfig) -> Result:
@@ -99,3 +105,13 @@ def _show_strings(run: Run, language: Any, count: int) -> None:
     for made in sample(run.load(), [""] * count, longest, seed=1):
         verdict = "in the language" if made.complete and made.word in language else "not in the language"
         print(f"  {made.word}  {verdict}")
+
+
+def _show_parse(run: Run, word: str, out: Path) -> None:
+    """What the stack does: its most probable run on a string, in text and in pictures."""
+    found = trace(run.load(), word).stack()
+    runs = found.runs
+    print(f"\nWhat its stack does on {word}: {' '.join(summary_lines(runs))}.\n")
+    print("\n".join(run_lines(runs.best(), runs.posterior, "The most probable one")))
+    draw_stacks(runs.best()).save(out / "stacks.svg")
+    draw_attention(found).save(out / "attention.svg")

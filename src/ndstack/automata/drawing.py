@@ -60,8 +60,8 @@ def _panel(wfa: StackWFA[T], *, weights: bool, title: str = "") -> _Panel:
     labels = {edge: _label(edge, weights=weights) for edge in wfa.edges}
     gap = max([GAP, *(8.0 * len(label) + 16 for label in labels.values())])
     left = MARGIN + (56 if title else 0)
-    place = _places(wfa, left, gap)
-    lanes = _lanes(wfa, place)
+    place = node_places(wfa, left, gap)
+    lanes = edge_lanes(wfa, place)
     width = max(x for x, _ in place.values()) + WIDTH / 2 + MARGIN
     height = max([y for _, y in place.values()] + list(lanes.values())) + HEIGHT / 2 + MARGIN / 2
     parts = [
@@ -80,7 +80,7 @@ def _label(edge: Edge[T], *, weights: bool) -> str:
     return f"{edge.symbol} / {shown}"
 
 
-def _places(wfa: StackWFA[T], left: float, gap: float) -> dict[Node, tuple[float, float]]:
+def node_places(wfa: StackWFA[T], left: float, gap: float) -> dict[Node, tuple[float, float]]:
     """The centre of each node: a column for each time, one row below the other."""
     rows: dict[int, int] = {}
     place = {}
@@ -93,7 +93,7 @@ def _places(wfa: StackWFA[T], left: float, gap: float) -> dict[Node, tuple[float
     return place
 
 
-def _lanes(wfa: StackWFA[T], place: dict[Node, tuple[float, float]]) -> dict[Edge[T], float]:
+def edge_lanes(wfa: StackWFA[T], place: dict[Node, tuple[float, float]]) -> dict[Edge[T], float]:
     """Edges that skip a column run in lanes of their own, below all nodes they pass."""
     lanes: dict[Edge[T], float] = {}
     used: dict[int, list[tuple[int, int]]] = {}

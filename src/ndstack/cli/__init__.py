@@ -3,7 +3,7 @@
 A module here is a group of commands. Heavy imports happen inside the commands, so that `--help` is quick.
 """
 
-from ndstack.cli import automata, demonstration, languages, text, training
+from ndstack.cli import analysis, automata, demonstration, languages, text, training
 from ndstack.cli.app import app, main
 
-__all__ = ["app", "automata", "demonstration", "languages", "main", "text", "training"]
+__all__ = ["analysis", "app", "automata", "demonstration", "languages", "main", "text", "training"]

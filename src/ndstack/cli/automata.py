@@ -10,10 +10,13 @@ from ndstack.cli.app import app
 from ndstack.cli.arguments import AsJson, GrammarFile, find_language, parse_word, plain_grammar
 from ndstack.errors import NdstackError
 
+PANEL = "Languages and automata"
+
 
 @app.command(
+    rich_help_panel=PANEL,
     epilog="Examples:\n\nndstack recognize dyck '([])' '([)]'\n\n"
-    "ndstack recognize --grammar anbnc.cfg --grammar abncn.cfg aabbcc aabbc"
+    "ndstack recognize --grammar anbnc.cfg --grammar abncn.cfg aabbcc aabbc",
 )
 def recognize(
     words: Annotated[list[str], typer.Argument(metavar="[LANGUAGE] STRING...", help="Strings to read.")],
@@ -44,8 +47,9 @@ def recognize(
 
 
 @app.command(
+    rich_help_panel=PANEL,
     epilog="Examples:\n\nndstack automaton unmarked-reversal 0110 --draw stacks.svg\n\n"
-    "ndstack automaton --grammar my.cfg 'the cat sleeps' --transitions"
+    "ndstack automaton --grammar my.cfg 'the cat sleeps' --transitions",
 )
 def automaton(
     words: Annotated[list[str], typer.Argument(metavar="[LANGUAGE] STRING", help="A string to read.")],
@@ -84,7 +88,10 @@ def automaton(
         print(f"  {before.state:8} {show_stack(before.stack):24} {symbol}".rstrip())
 
 
-@app.command(epilog="Examples:\n\nndstack grammar my.cfg\n\nndstack grammar my.cfg --to 2-greibach")
+@app.command(
+    rich_help_panel=PANEL,
+    epilog="Examples:\n\nndstack grammar my.cfg\n\nndstack grammar my.cfg --to 2-greibach",
+)
 def grammar(
     file: Annotated[Path, typer.Argument(help="A grammar in NLTK's notation.")],
     to: Annotated[

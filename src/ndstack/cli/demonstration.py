@@ -9,19 +9,21 @@ import typer
 from ndstack.cli.app import app
 from ndstack.errors import NdstackError
 
+PANEL = "Start here"
 
-@app.command(epilog="Example: ndstack demo --quick --out /tmp/demo")
+
+@app.command(rich_help_panel=PANEL, epilog="Example: ndstack demo --quick --out /tmp/demo")
 def demo(
     out: Annotated[Path, typer.Option(help="Where the pictures go.")] = Path("demo"),
     quick: Annotated[bool, typer.Option("--quick", help="The smallest version.")] = False,
 ) -> None:
-    """Show in a minute what is here: strings, probabilities, an automaton, its stacks."""
+    """Train a network with a stack and one without on one language; compare them, look into the stack."""
     from ndstack.demo import run_demo
 
     run_demo(out, quick=quick)
 
 
-@app.command(epilog="Examples:\n\nndstack bench\n\nndstack bench stacks")
+@app.command(rich_help_panel=PANEL, epilog="Examples:\n\nndstack bench\n\nndstack bench stacks")
 def bench(
     name: Annotated[
         str, typer.Argument(help="languages, stacks, deterministic, training, text or all.")

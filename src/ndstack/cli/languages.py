@@ -23,8 +23,10 @@ from ndstack.errors import NdstackError
 if TYPE_CHECKING:
     from nltk import Tree
 
+PANEL = "Languages and automata"
 
-@app.command(epilog="Example: ndstack languages --json")
+
+@app.command(rich_help_panel=PANEL, epilog="Example: ndstack languages --json")
 def languages(as_json: AsJson = False) -> None:
     """List the formal languages with a sample string each."""
     import numpy as np
@@ -53,8 +55,9 @@ def languages(as_json: AsJson = False) -> None:
 
 
 @app.command(
+    rich_help_panel=PANEL,
     epilog="Examples:\n\nndstack sample dyck --lengths 40:80 --count 10 --seed 1 --with-probability\n\n"
-    "ndstack sample --grammar my.cfg --lengths 12 --tree"
+    "ndstack sample --grammar my.cfg --lengths 12 --tree",
 )
 def sample(
     language: LanguageName = None,
@@ -96,8 +99,9 @@ def sample(
 
 
 @app.command(
+    rich_help_panel=PANEL,
     epilog="Examples:\n\nndstack probability marked-reversal '01#10' '01#01'\n\n"
-    "ndstack probability --grammar my.cfg 'the cat sleeps'"
+    "ndstack probability --grammar my.cfg 'the cat sleeps'",
 )
 def probability(
     words: Annotated[
@@ -120,7 +124,7 @@ def probability(
         print(json.dumps({"string": text, "log_probability": finite}) if as_json else f"{value:.6f}\t{text}")
 
 
-@app.command(epilog="Example: ndstack dataset dyck --out data/dyck --seed 1")
+@app.command(rich_help_panel=PANEL, epilog="Example: ndstack dataset dyck --out data/dyck --seed 1")
 def dataset(
     language: LanguageName = None,
     grammar: GrammarFile = None,

@@ -51,7 +51,13 @@ def generates(grammar: CFG, word: Sequence[str]) -> bool:
 
 def log_inside_reference(grammar: CFG, word: Sequence[str]) -> float:
     """`log_inside` in log space, span by span; slow, and right for any weights."""
-    binary = binarise(weighted(grammar))
+    grammar = weighted(grammar)
+    return float(log_inside_chart(grammar, word)[0, len(word), binarise(grammar).start])
+
+
+def log_inside_chart(grammar: WeightedCFG, word: Sequence[str]) -> Floats:
+    """[i, j, A]: the log inside weights of all spans of a word that are not empty, i < j."""
+    binary = binarise(grammar)
     numbers = [binary.index[symbol] for symbol in word]
     n = len(numbers)
     steps = binary.binary_steps()
@@ -72,7 +78,7 @@ def log_inside_reference(grammar: CFG, word: Sequence[str]) -> float:
                 splits = chart[i, i + 1 : j][:, left] + chart[i + 1 : j, j][:, right]
                 np.logaddexp.at(direct, parent, log_weight + np.logaddexp.reduce(splits, axis=0))
             np.logaddexp.at(chart[i, j], closure.parents, log_closure + direct[closure.children])
-    return float(chart[0, n, binary.start])
+    return chart
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class LengthTable:
         if length < 0:
             return -math.inf
         node = self._binary.start if nonterminal is None else self._binary.index[nonterminal]
-        return float(self._upto(length)[node, length])
+        return float(self.upto(length)[node, length])
 
     def lengths(self, low: int, high: int) -> list[int]:
         """The lengths from low to high, both included, that some string has."""
@@ -64,8 +64,18 @@ class LengthTable:
         """A derivation whose string has exactly this length, as a tree of the grammar."""
         return tree_of_derivation(self._derivation(length, rng))
 
-    def _upto(self, length: int) -> NDArray[np.float64]:
-        """The table with columns 0 to at least `length`."""
+    @property
+    def size(self) -> int:
+        """The number of symbols of the binary grammar."""
+        return self._binary.size
+
+    @property
+    def binary_steps(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Parents, left and right children of all binary steps, [3, R], and their log weights, [R]."""
+        return np.vstack([self._parents, self._children.T]), self._log_weights
+
+    def upto(self, length: int) -> NDArray[np.float64]:
+        """log T[A, ℓ] for every symbol of the binary grammar, with columns 0 to at least `length`."""
         while self._table.shape[1] <= length:
             known = self._table.shape[1]
             wider = np.full((len(self._table), max(2 * known, length + 1)), -math.inf)

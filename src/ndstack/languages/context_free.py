@@ -1,14 +1,18 @@
 """Languages of probabilistic grammars, and the five of section 5.3 with their k-symbol versions (9.3)."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ndstack.grammars.binary import weighted
 from ndstack.grammars.grammar import CFG, PCFG, Nonterminal, Rule, Symbol, WeightedCFG
 from ndstack.grammars.inside import log_inside
 from ndstack.grammars.lengths import LengthTable, Random
 from ndstack.grammars.notation import read_grammar
+from ndstack.grammars.prefixes import log_next_weights
 from ndstack.languages.language import Language
 
 
@@ -28,6 +32,9 @@ class ContextFreeLanguage(Language):
 
     def _log_probability(self, symbols: tuple[str, ...]) -> float:
         return log_inside(self.grammar, symbols) - self.table.log_weight(len(symbols))
+
+    def _log_next(self, symbols: tuple[str, ...], lengths: Sequence[int]) -> NDArray[np.float64]:
+        return log_next_weights(self.table, symbols, {n: -self.table.log_weight(n) for n in lengths})
 
 
 def from_grammar(source: str | Path | CFG, name: str = "grammar") -> ContextFreeLanguage:

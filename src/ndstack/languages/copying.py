@@ -5,8 +5,11 @@ of length ℓ has probability 1 / |L_ℓ|.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ndstack.grammars.lengths import Random
 from ndstack.languages.context_free import digits
@@ -49,6 +52,28 @@ class PatternLanguage(Language):
         if not set(free) <= set(self._free) or self._pattern.unfold(free) != symbols:
             return -math.inf
         return 0.0 - len(free) * math.log(len(self._free))
+
+    def _log_next(self, symbols: Symbols, lengths: Sequence[int]) -> NDArray[np.float64]:
+        place = {symbol: i for i, symbol in enumerate(self.alphabet)}
+        free = [place[symbol] for symbol in self._free]
+        weights = np.full((len(symbols) + 1, len(self.alphabet) + 1), -math.inf)
+        for length in lengths:
+            size = self._free_length(length)
+            chosen = symbols[:size]
+            if not set(chosen) <= set(self._free):
+                chosen = chosen[: next(i for i, a in enumerate(chosen) if a not in self._free)]
+            log = -math.log(len(self._free))
+            for t in range(min(len(chosen) + 1, size)):  # the next symbol is free
+                weights[t, free] = np.logaddexp(weights[t, free], (t + 1) * log)
+            if len(chosen) < size:
+                continue
+            whole = self._pattern.unfold(chosen)
+            for t in range(size, min(len(symbols), length) + 1):  # it follows from w
+                if symbols[:t] != whole[:t]:
+                    break
+                column = place[whole[t]] if t < length else len(self.alphabet)
+                weights[t, column] = np.logaddexp(weights[t, column], size * log)
+        return weights
 
 
 def count_3() -> PatternLanguage:

@@ -9,6 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ndstack.errors import LanguageError
 from ndstack.grammars.grammar import Word
 from ndstack.grammars.lengths import Random, no_strings
@@ -73,6 +76,22 @@ class Language(ABC):
             raise LanguageError("the lower bound of no symbols is undefined; give at least one string")
         return total / symbols
 
+    def next_symbols(self, word: Word, lengths: Lengths) -> NDArray[np.float64]:
+        """The true distribution of what follows each prefix of a string, [n + 1, V + 1]; the last is EOS.
+
+        A length is drawn uniformly from the non-empty ones of the range, then a string of that length. After
+        a prefix that no such string has, all numbers are 0.
+        """
+        symbols, choices = tuple(word), self.lengths(*lengths)
+        found = np.zeros((len(symbols) + 1, len(self.alphabet) + 1))
+        known = next((i for i, a in enumerate(symbols) if a not in self.alphabet), len(symbols))
+        if choices:
+            logs = self._log_next(symbols[:known], choices)
+            top = logs.max(axis=1, keepdims=True)
+            weights = np.exp(logs - np.where(top > -math.inf, top, 0.0))
+            found[: known + 1] = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
+        return found
+
     def word(self, symbols: Iterable[str]) -> Word:
         """Symbols as a string of this language: joined if all its symbols are characters."""
         return "".join(symbols) if self._joined else tuple(symbols)
@@ -94,3 +113,7 @@ class Language(ABC):
     @abstractmethod
     def _log_probability(self, symbols: tuple[str, ...]) -> float:
         """Only called for lengths that have strings."""
+
+    @abstractmethod
+    def _log_next(self, symbols: tuple[str, ...], lengths: Sequence[int]) -> NDArray[np.float64]:
+        """The logs of `next_symbols`, up to a factor for each row; only called for lengths with strings."""

@@ -41,7 +41,8 @@ class Progress(BaseModel):
 def fingerprint(run: Run, model: LanguageModel) -> str:
     """A checksum of what must not change in the middle of a run."""
     shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
-    fixed = run.config.model_dump_json(exclude={"training": set(FREE)})
+    # Without defaults, so that a new version with a new setting can go on with an old run.
+    fixed = run.config.model_dump_json(exclude={"training": set(FREE)}, exclude_defaults=True)
     return hashlib.sha256(f"{fixed}{shapes}".encode()).hexdigest()
 
 

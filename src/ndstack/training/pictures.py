@@ -28,7 +28,7 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], title: str
     axes.set(xlabel="epoch", ylabel=label, title=title)
     axes.locator_params(axis="x", integer=True)
     axes.set_ylim(bottom=min(0.0, *(line[key] for line in lines)) if lines else 0.0)
-    axes.legend()
+    axes.legend(frameon=False)
     return figure
 
 
@@ -43,5 +43,5 @@ def draw_by_length(evaluations: Mapping[str, Evaluation], title: str = "") -> Fi
         axes.plot(lengths, differences, label=name, marker=marker, **line_style(index))
     axes.set(xlabel="length", ylabel=DIFFERENCE, title=title)
     axes.axhline(0, color="#888888", linewidth=0.8)
-    axes.legend()
+    axes.legend(frameon=False)
     return figure

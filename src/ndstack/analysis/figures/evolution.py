@@ -1,0 +1,120 @@
+"""How stack actions change while a model is trained, on one string (section 6.4, fig. 6.2)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndstack import files
+from ndstack.analysis.figures.picture import CELL, Picture, check_steps, heat_map, label_steps
+from ndstack.analysis.stack_trace import StackTrace
+from ndstack.analysis.trace import Model, trace
+from ndstack.analysis.weights import Floats
+from ndstack.errors import NdstackError
+from ndstack.grammars.grammar import Word
+from ndstack.plotting import new_grid
+from ndstack.training import Run
+
+
+@dataclass(frozen=True, eq=False)
+class Evolution:
+    """The actions of one stack on one string, epoch after epoch.
+
+    Attributes:
+        inputs: what is read at each step.
+        epochs: 0 is before training.
+        action_names: as in `StackTrace`.
+        actions: [epochs, n, A].
+    """
+
+    inputs: tuple[str, ...]
+    epochs: tuple[int, ...]
+    action_names: tuple[str, ...]
+    actions: Floats
+
+    @classmethod
+    def of_traces(cls, traces: Mapping[int, StackTrace]) -> Evolution:
+        """From what a stack did after each of some epochs."""
+        if not traces:
+            raise NdstackError("no snapshots given; train with --snapshots N to keep them")
+        epochs = tuple(sorted(traces))
+        first = traces[epochs[0]]
+        actions = np.stack([traces[epoch].actions for epoch in epochs])
+        return cls(first.inputs, epochs, first.action_names, actions)
+
+    @classmethod
+    def of_models(cls, models: Mapping[int, Model], word: Word, stack: int = 0) -> Evolution:
+        """From the models after each of some epochs."""
+        return cls.of_traces({epoch: trace(model, word).stack(stack) for epoch, model in models.items()})
+
+    @classmethod
+    def of_run(cls, run: Run, word: Word, stack: int = 0) -> Evolution:
+        """From the snapshots that a run kept."""
+        return cls.of_models({epoch: run.load(name) for epoch, name in run.snapshots().items()}, word, stack)
+
+    def save(self, path: str | Path) -> None:
+        """Write it as JSON: inputs, epochs, action_names, and actions as [epoch][step][action]."""
+        content = {
+            "inputs": self.inputs,
+            "epochs": self.epochs,
+            "action_names": self.action_names,
+            "actions": np.round(self.actions, 6).tolist(),
+        }
+        files.replace(Path(path), json.dumps(content).encode())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Evolution:
+        """Read what `save` wrote."""
+        try:
+            content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+            names = (tuple(content[key]) for key in ("inputs", "epochs", "action_names"))
+            inputs, epochs, action_names = names
+            actions = np.array(content["actions"], np.float64)
+        except OSError as error:
+            raise NdstackError(f"cannot read {path}: {error.strerror or error}") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise NdstackError(f"{path} is not an evolution of actions: {error}") from None
+        if actions.shape != (len(epochs), len(inputs), len(action_names)):
+            raise NdstackError(f"{path} is not an evolution of actions: sizes do not agree")
+        return cls(inputs, epochs, action_names, actions)
+
+
+def draw_evolution(
+    evolution: Evolution, correct: Sequence[str] | None = None, title: str = "Stack actions over training"
+) -> Picture:
+    """Epochs from top to bottom, steps from left to right.
+
+    Args:
+        evolution: what to draw.
+        correct: the name of the right action at each step: one panel, with its weight. If not given, a panel
+            for each action.
+        title: of the picture.
+    """
+    steps, count = len(evolution.inputs), len(evolution.epochs)
+    check_steps(steps)
+    panels = {name: evolution.actions[:, :, i] for i, name in enumerate(evolution.action_names)}
+    if correct is not None:
+        if len(correct) != steps or not set(correct) <= set(panels):
+            raise NdstackError(
+                f"{len(correct)} correct actions given, expected {steps}, each one of {', '.join(panels)}"
+            )
+        chosen = np.stack([panels[name][:, t] for t, name in enumerate(correct)], axis=1)
+        panels = {"correct action": chosen}
+    height = 0.7 + len(panels) * (0.7 + max(0.9, 0.11 * count))
+    figure, grid = new_grid(len(panels), 1, max(4.2, 2.0 + steps * CELL), height)
+    every = max(1, round(count / 8))
+    for (name, values), (axes,) in zip(panels.items(), grid, strict=True):
+        heat_map(axes, values, bar="share")
+        label_steps(axes, evolution.inputs)
+        axes.set_yticks(
+            range(0, count, every), [str(epoch) for epoch in evolution.epochs[::every]], fontsize=8
+        )
+        axes.set_ylabel("epoch")
+        axes.set_title(f"{title}: {name}", fontsize=10)
+    grid[-1][0].set_xlabel("symbol read")
+    return Picture(figure)

@@ -1,0 +1,231 @@
+"""What a stack of any kind does over time, from what its owner tells it.
+
+Readings, actions and attention are computed in float64. By section 9.2 the reading of a superposition stack
+is a sum of pushed vectors, each times the weight of the runs that have it on top, and that of a
+stratification stack is such a sum by definition: the coefficients are an attention distribution, and pushing
+unit vectors shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndstack.analysis.run import Names
+from ndstack.analysis.runs import Runs
+from ndstack.analysis.weights import Floats, Weights
+from ndstack.errors import NdstackError
+from ndstack.functional import nondeterministic, stratification, superposition
+from ndstack.nn.unnormalized import Unnormalized
+from ndstack.stacks import Nondeterministic, Several, Stack, Stratification, Superposition
+
+Kind = Literal["nondeterministic", "superposition", "stratification"]
+
+Caught = list[tuple[str, Stack[Any], Tensor, Tensor | None]]
+"""Whose stack it is, the stack, its action logits [n, A] and pushed vectors [n, m]."""
+
+
+@dataclass(frozen=True, eq=False)
+class StackTrace:
+    """One stack over n steps.
+
+    Attributes:
+        where: whose stack it is: "RNN", "layer 3", "layer 3, stack 1".
+        kind: of stack.
+        inputs: what is read at each step.
+        action_names: push, replace, pop; push, no-op, pop; or push, pop.
+        actions: [n, A], the weight of each action. Of a nondeterministic stack, that of all transitions of
+            this type divided by that of all transitions; of a superposition stack, probabilities; of a
+            stratification stack, strengths.
+        reading_names: of the numbers of a reading.
+        readings: [n, R], after each step.
+        attention: [n, n + 1], how much of each reading is what was pushed at step j. Step 0 is the initial
+            bottom; of the other stacks, the share of the empty stack.
+        attention_by_type: [n, Q, S, n + 1], of a nondeterministic stack, given the state and top symbol.
+        vectors: [n, m], pushed, or None if the stack has none.
+        weights: of the transitions, if the stack is nondeterministic.
+    """
+
+    where: str
+    kind: Kind
+    inputs: tuple[str, ...]
+    action_names: tuple[str, ...]
+    actions: Floats
+    reading_names: tuple[str, ...]
+    readings: Floats
+    attention: Floats
+    attention_by_type: Floats | None = None
+    vectors: Floats | None = None
+    weights: Weights | None = None
+
+    @property
+    def steps(self) -> int:
+        """n."""
+        return len(self.inputs)
+
+    @cached_property
+    def runs(self) -> Runs:
+        """The runs of the automaton of a nondeterministic stack."""
+        if self.weights is None:
+            raise NdstackError(f"the stack is a {self.kind} stack; only a nondeterministic one has runs")
+        return Runs(self.weights)
+
+
+def stack_traces(
+    caught: Caught,
+    inputs: tuple[str, ...],
+    names: Names | None = None,
+    accept: frozenset[tuple[int, int]] | None = None,
+) -> Iterator[StackTrace]:
+    """What each stack did, given what it was told; `Several` stacks one by one."""
+    for where, stack, logits, vectors in caught:
+        for place, part, own, pushed in _single(where, stack, logits.double(), vectors):
+            if isinstance(part, Superposition):
+                yield from _superposition(place, part, own, pushed, inputs)
+            elif isinstance(part, Stratification):
+                yield _stratification(place, part, own, pushed, inputs)
+            elif isinstance(part, Nondeterministic | Unnormalized):
+                yield _nondeterministic(place, part, own, pushed, inputs, names, accept)
+            else:
+                raise NdstackError(
+                    f"a {type(part).__name__} given; nothing is known about this kind of stack"
+                )
+
+
+def _single(where: str, stack: Stack[Any], logits: Tensor, vectors: Tensor | None) -> Iterator[Any]:
+    """The stacks within a `Several`, with what is theirs, vectors in float64."""
+    if not isinstance(stack, Several):
+        yield where, stack, logits, None if vectors is None else vectors.double()
+        return
+    first = begun = 0
+    for number, part in enumerate(stack.stacks, 1):
+        assert isinstance(part, Stack)
+        own = logits[:, first : first + part.action_size]
+        pushed = None
+        if vectors is not None and part.push_size:
+            pushed = vectors[:, begun : begun + part.push_size]
+        yield from _single(f"{where}, stack {number}", part, own, pushed)
+        first, begun = first + part.action_size, begun + part.push_size
+
+
+def _superposition(
+    where: str, stack: Superposition, logits: Tensor, vectors: Tensor | None, inputs: tuple[str, ...]
+) -> Iterator[StackTrace]:
+    """By section 9.2 a reading is a sum of pushed vectors; unit vectors show with which coefficients."""
+    assert vectors is not None
+    sizes = (stack.push_size,) if stack.synchronized else stack.sizes
+    for number, (size, own) in enumerate(zip(sizes, torch.split(logits, 3, dim=1), strict=True)):
+        first = sum(sizes[:number])
+        weights = torch.softmax(own, dim=1)
+        push, noop, pop = weights[None].unbind(2)
+        coefficients = superposition(push, pop, noop, _units(len(inputs)), depth=stack.depth)[
+            0, :, : len(inputs)
+        ]
+        pushed = vectors[:, first : first + size]
+        yield StackTrace(
+            where=where if len(sizes) == 1 else f"{where}, stack {number + 1}",
+            kind="superposition",
+            inputs=inputs,
+            action_names=("push", "no-op", "pop"),
+            actions=to_numpy(weights),
+            reading_names=_numbered(size),
+            readings=to_numpy(coefficients @ pushed),
+            attention=_with_rest(coefficients),
+            vectors=to_numpy(pushed),
+        )
+
+
+def _stratification(
+    where: str, stack: Stratification, logits: Tensor, vectors: Tensor | None, inputs: tuple[str, ...]
+) -> StackTrace:
+    assert vectors is not None
+    strengths = torch.sigmoid(logits)
+    coefficients = stratification(strengths[None, :, 0], strengths[None, :, 1], _units(len(inputs)))[
+        0, :, : len(inputs)
+    ]
+    return StackTrace(
+        where=where,
+        kind="stratification",
+        inputs=inputs,
+        action_names=("push", "pop"),
+        actions=to_numpy(strengths),
+        reading_names=_numbered(stack.reading_size),
+        readings=to_numpy(coefficients @ vectors),
+        attention=_with_rest(coefficients),
+        vectors=to_numpy(vectors),
+    )
+
+
+def _nondeterministic(
+    where: str,
+    stack: Nondeterministic | Unnormalized,
+    logits: Tensor,
+    vectors: Tensor | None,
+    inputs: tuple[str, ...],
+    names: Names | None,
+    accept: frozenset[tuple[int, int]] | None,
+) -> StackTrace:
+    inner = stack.original if isinstance(stack, Unnormalized) else stack
+    assert isinstance(inner, Nondeterministic)
+    n, Q, S = len(inputs), inner.states, inner.symbols
+    K = Q * S
+    split = torch.split(inner.log_weights(logits), [K * K, K * K, K * Q], dim=1)
+    push, replace = (part.reshape(n, Q, S, Q, S) for part in split[:2])
+    pop = split[2].reshape(n, Q, S, Q)
+    names = names or Names.numbered(inputs, Q, S)
+    weights = Weights(
+        to_numpy(push), to_numpy(replace), to_numpy(pop), names, inner.window, inner.bottom_fix, accept
+    )
+    found = nondeterministic(
+        push[None], replace[None], pop[None],
+        window=inner.window, bottom_fix=inner.bottom_fix, return_attention=True,
+    )  # fmt: skip
+    types, by_type = (part[0] for part in found)
+    readings, _ = stack.scan(logits[None], None if vectors is None else vectors[None])
+    return StackTrace(
+        where=where,
+        kind="nondeterministic",
+        inputs=inputs,
+        action_names=("push", "replace", "pop"),
+        actions=weights.action_shares(),
+        reading_names=_reading_names(inner, names),
+        readings=to_numpy(readings[0]),
+        attention=to_numpy((types[..., None] * by_type).sum(dim=(1, 2))),
+        attention_by_type=to_numpy(by_type),
+        vectors=None if vectors is None else to_numpy(vectors),
+        weights=weights,
+    )
+
+
+def _reading_names(stack: Nondeterministic, names: Names) -> tuple[str, ...]:
+    kinds = names.types() if stack.read_states else names.symbols
+    if stack.vector_size is None:
+        return kinds
+    return tuple(f"{kind}, {number}" for kind in kinds for number in _numbered(stack.vector_size))
+
+
+def _numbered(size: int) -> tuple[str, ...]:
+    return tuple(f"v{number}" for number in range(1, size + 1))
+
+
+def _units(n: int) -> Tensor:
+    """The unit vectors of n dimensions (at least one), one for each step, [1, n, n]."""
+    return torch.eye(n, max(n, 1), dtype=torch.float64)[None]
+
+
+def _with_rest(coefficients: Tensor) -> Floats:
+    """[n, n + 1]: the coefficients of what was pushed, after what they lack of 1."""
+    rest = (1 - coefficients.sum(dim=1, keepdim=True)).clamp_min(0.0)
+    return to_numpy(torch.cat([rest, coefficients], dim=1))
+
+
+def to_numpy(tensor: Tensor) -> Floats:
+    """In float64, without gradients."""
+    array: Floats = tensor.detach().cpu().numpy().astype(np.float64, copy=False)
+    return array

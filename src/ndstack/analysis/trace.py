@@ -1,0 +1,163 @@
+"""Everything that a network's stacks do while it reads a string, step by step.
+
+`trace(model, word)` works for every language model and recogniser, recurrent or with stack attention. The
+model runs as it is; what its controller, or the layer below, tells the stack is caught on the way, and all
+else is computed from that in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndstack.analysis.run import Names
+from ndstack.analysis.stack_trace import Caught, StackTrace, stack_traces, to_numpy
+from ndstack.analysis.weights import Floats
+from ndstack.errors import NdstackError
+from ndstack.grammars.grammar import Word
+from ndstack.languages.language import Language, Lengths
+from ndstack.nn.attention import StackAttention
+from ndstack.nn.language_model import LanguageModel
+from ndstack.nn.recognition import Recognizer
+from ndstack.nn.rnn import StackRNN
+
+Model = LanguageModel | Recognizer
+
+BOS, EOS = "BOS", "EOS"
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A model and its stacks while it reads a string.
+
+    Attributes:
+        word: the string.
+        stacks: in the order of layers; none for a model without stacks.
+        outputs: the symbols that are predicted, EOS last; empty for a recogniser.
+        predictions: [n + 1, V + 1], the model's distribution after each prefix, or None.
+        truth: [n + 1, V + 1], the true one, or None if no language is given.
+        accepted: whether a recogniser accepts; None for a language model.
+    """
+
+    word: tuple[str, ...]
+    stacks: tuple[StackTrace, ...]
+    outputs: tuple[str, ...] = ()
+    predictions: Floats | None = None
+    truth: Floats | None = None
+    accepted: bool | None = None
+
+    def stack(self, number: int = 0) -> StackTrace:
+        """The stack of this number, or an error that says what there is."""
+        if not 0 <= number < len(self.stacks):
+            raise NdstackError(
+                f"there is no stack number {number + 1}; the model has {len(self.stacks) or 'no'} "
+                f"stack{'s' * (len(self.stacks) != 1)}"
+            )
+        return self.stacks[number]
+
+
+@torch.no_grad()
+def trace(model: Model, word: Word, language: Language | None = None, lengths: Lengths = (40, 80)) -> Trace:
+    """Let a model read a string and keep everything.
+
+    Args:
+        model: a language model or recogniser.
+        word: symbols of its alphabet.
+        language: for the true distribution of the next symbol.
+        lengths: the range from which lengths of strings are drawn uniformly, for that distribution.
+    """
+    symbols = tuple(word)
+    if isinstance(model, Recognizer):
+        accepted = model.accepts(symbols)
+        with _caught(model) as caught:
+            model.rnn(model.encode([symbols])[:, :-1])
+        accept = frozenset(
+            (model.layout.states.index(q), 0) for part in model.layout.union.parts for q in part
+        )
+        names = Names(symbols, model.layout.states, model.layout.tops)
+        return Trace(symbols, tuple(stack_traces(caught, symbols, names, accept)), accepted=accepted)
+    with _caught(model) as caught, _evaluating(model):
+        logits = model.logits([symbols])[0]
+    inputs = (_distinct(BOS, model.alphabet), *symbols) if model.bos else symbols
+    outputs = (*model.alphabet, _distinct(EOS, model.alphabet))
+    truth = None if language is None else _truth(language, symbols, lengths, model.alphabet)
+    predictions = to_numpy(torch.softmax(logits.double(), dim=-1))
+    return Trace(symbols, tuple(stack_traces(caught, inputs)), outputs, predictions, truth)
+
+
+def _distinct(name: str, taken: tuple[str, ...]) -> str:
+    while name in taken:
+        name = f"<{name}>"
+    return name
+
+
+def _truth(language: Language, word: tuple[str, ...], lengths: Lengths, alphabet: tuple[str, ...]) -> Floats:
+    """The true distribution, its columns in the order of the model's alphabet."""
+    rows = language.next_symbols(word, lengths)
+    place = {symbol: column for column, symbol in enumerate(language.alphabet)}
+    found = np.zeros((len(rows), len(alphabet) + 1))
+    for column, symbol in enumerate(alphabet):
+        if symbol in place:
+            found[:, column] = rows[:, place[symbol]]
+    found[:, -1] = rows[:, -1]
+    return found
+
+
+@contextmanager
+def _caught(model: Model) -> Iterator[Caught]:
+    """What the stacks of a model are told while it runs, for a batch of one string."""
+    caught: Caught = []
+    handles = []
+    for name, module in model.named_modules():
+        if isinstance(module, StackRNN) and module.stack is not None:
+            handles.append(module.register_forward_hook(_of_rnn(caught)))
+        elif isinstance(module, StackAttention):
+            where = next((f"layer {int(part) + 1}" for part in name.split(".") if part.isdecimal()), name)
+            handles.append(module.register_forward_pre_hook(_of_attention(caught, where)))
+    try:
+        yield caught
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _of_rnn(caught: Caught) -> Callable[..., None]:
+    def catch(rnn: StackRNN, _: Any, output: tuple[Tensor, Any]) -> None:
+        assert rnn.stack is not None
+        assert rnn.actions is not None
+        hidden = output[0][0, :, : rnn.hidden_size]
+        pushed = None
+        if rnn.push_hidden:
+            pushed = hidden
+        elif rnn.pushed is not None:
+            pushed = rnn.pushed(hidden)
+            if rnn.stack.push_activation != "identity":
+                pushed = getattr(torch, rnn.stack.push_activation)(pushed)
+        caught.append(("RNN", rnn.stack, rnn.actions(hidden), pushed))
+
+    return catch
+
+
+def _of_attention(caught: Caught, where: str) -> Callable[..., None]:
+    def catch(layer: StackAttention, given: tuple[Tensor, ...]) -> None:
+        actions, pushed = layer.controls(given[0])
+        caught.append((where, layer.stack, actions[0], None if pushed is None else pushed[0]))
+
+    return catch
+
+
+@contextmanager
+def _evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """Without dropout; afterwards as it was."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)

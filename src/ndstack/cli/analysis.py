@@ -1,0 +1,208 @@
+"""Commands that look into stacks: parse, draw."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from ndstack.cli.app import app
+from ndstack.cli.arguments import AsJson, Seed
+from ndstack.errors import NdstackError
+
+if TYPE_CHECKING:
+    from ndstack.analysis import Runs, StackTrace, Trace
+    from ndstack.analysis.figures import Picture
+    from ndstack.analysis.source import Source
+
+PANEL = "Looking into stacks"
+What = Literal["attention", "readings", "actions", "stacks", "wfa", "tree", "predictions", "pca", "evolution"]
+Source_ = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="A run folder, a saved model, a grammar file, or a shipped automaton: english, ...",
+    ),
+]
+StackNumber = Annotated[int, typer.Option("--stack", min=1, help="Which stack, if there are several.")]
+Time = Annotated[
+    int | None, typer.Option("--time", min=0, help="After so many steps, BOS included; all if not given.")
+]
+AllRuns = Annotated[
+    bool, typer.Option("--all-runs", help="Of a recogniser: also the runs that do not accept.")
+]
+
+
+@app.command(
+    rich_help_panel=PANEL,
+    epilog="Examples:\n\nndstack parse english 'Mary saw a man in the park with a telescope' --best 3\n\n"
+    "ndstack parse runs/reversal 0110#0110 --samples 5 --seed 1\n\n"
+    "ndstack parse palindromes abba --json",
+)
+def parse(
+    run: Source_,
+    string: Annotated[str, typer.Argument(help="To be read; long symbols spaced, or tabbed.")],
+    best: Annotated[int, typer.Option(min=0, help="How many runs, the most probable first.")] = 1,
+    samples: Annotated[int, typer.Option(min=0, help="How many runs drawn by chance, instead.")] = 0,
+    time: Time = None,
+    stack: StackNumber = 1,
+    all_runs: AllRuns = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Print trees instead of stacks.")] = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Find the best runs of a nondeterministic stack on a string, and show their stacks.
+
+    Runs of a recogniser are those that accept, if it accepts; otherwise all.
+    """
+    import numpy as np
+
+    from ndstack.analysis.source import open_source
+    from ndstack.analysis.text import run_lines, summary_lines
+
+    source = open_source(run)
+    trace = source.trace(source.split(string))
+    runs = _runs(trace, trace.stack(stack - 1), time, all_runs)
+    if samples:
+        found, name = runs.sample(samples, np.random.default_rng(seed)), "sample"
+    else:
+        found, name = runs.k_best(best), "run"
+    if as_json:
+        print(json.dumps(_as_json(source, string, trace, runs) | {"runs": [one.to_json() for one in found]}))
+        return
+    verdict = {None: "", True: ", accepted", False: ", rejected"}[trace.accepted]
+    print(f"{source.name}: {source.label}{verdict}")
+    print("\n".join(summary_lines(runs)))
+    for number, one in enumerate(found, 1):
+        print()
+        if tree:
+            print(f"{name} {number}: probability {one.probability:.4g}")
+            print(one.tree().pformat(margin=100, indent=2))
+        else:
+            print("\n".join(run_lines(one, runs.posterior, f"{name} {number}")))
+
+
+@app.command(
+    rich_help_panel=PANEL,
+    epilog="Examples:\n\nndstack draw english 'Mary saw the park' --what stacks --out stacks.svg\n\n"
+    "ndstack draw runs/reversal 0110#0110 --what wfa --time 4 --out wfa.png\n\n"
+    "ndstack draw runs/reversal --what pca --samples 100 --after '#' --out pca.svg",
+)
+def draw(
+    run: Source_,
+    strings: Annotated[
+        list[str] | None, typer.Argument(metavar="[STRING]", help="To be read; for pca, also several.")
+    ] = None,
+    what: Annotated[What, typer.Option(help="What to draw.")] = "attention",
+    out: Annotated[Path, typer.Option(metavar="FILE.svg", help="Where to (.svg, .png or .pdf).")] = Path(
+        "stack.svg"
+    ),
+    time: Time = None,
+    stack: StackNumber = 1,
+    best: Annotated[int, typer.Option(min=1, help="For stacks and tree: the run of this rank.")] = 1,
+    all_runs: AllRuns = False,
+    samples: Annotated[int, typer.Option(min=0, help="For pca: strings to sample from the language.")] = 0,
+    after: Annotated[str | None, typer.Option(help="For pca: only what comes after this symbol.")] = None,
+    seed: Seed = 0,
+) -> None:
+    """Draw what a stack does while a model reads a string.
+
+    attention, readings, actions: over time. stacks, tree: of the best run. wfa: the stack WFA at a time.
+    predictions: of the next symbol, beside the true ones. pca: readings in two dimensions. evolution: actions
+    over training, from snapshots (`ndstack train --snapshots`).
+    """
+    from ndstack import plotting
+    from ndstack.analysis.source import open_source
+
+    plotting.check_format(out)
+    source = open_source(run)
+    words = [source.split(string) for string in strings or []]
+    if what == "pca":
+        picture = _pca(source, words, samples, after, seed, stack - 1)
+    else:
+        if len(words) != 1:
+            raise NdstackError(
+                f"{len(words)} strings given, expected one: ndstack draw {run} STRING --what {what}"
+            )
+        picture = _picture(what, source, words[0], time, stack - 1, best, all_runs)
+    picture.save(out)
+    print(f"{what} drawn in {out}")
+
+
+def _picture(
+    what: What,
+    source: "Source",
+    word: tuple[str, ...],
+    time: int | None,
+    stack: int,
+    best: int,
+    all_runs: bool,
+) -> "Picture":
+    from ndstack.analysis import figures
+
+    if what == "evolution":
+        if source.run is None:
+            raise NdstackError(f"{source.name} is not a run; evolution needs one, trained with --snapshots")
+        return figures.draw_evolution(figures.Evolution.of_run(source.run, word, stack))
+    trace = source.trace(word)
+    if what == "predictions":
+        return figures.draw_predictions(trace)
+    own = trace.stack(stack)
+    simple = {
+        "attention": figures.draw_attention,
+        "readings": figures.draw_readings,
+        "actions": figures.draw_actions,
+    }
+    if what in simple:
+        return simple[what](own)
+    if what == "wfa":
+        return figures.draw_wfa(own.runs.at(time))
+    found = _runs(trace, own, time, all_runs).k_best(best)
+    if len(found) < best:
+        raise NdstackError(f"run {best} asked for, but there are {len(found)}")
+    return figures.draw_stacks(found[-1]) if what == "stacks" else figures.draw_tree(found[-1])
+
+
+def _pca(
+    source: "Source", words: list[tuple[str, ...]], samples: int, after: str | None, seed: int, stack: int
+) -> "Picture":
+    import numpy as np
+
+    from ndstack.analysis.figures import draw_pca, readings_by_next_symbol
+
+    if samples:
+        if source.language is None:
+            raise NdstackError(
+                f"the language of {source.name} is not known, so give strings instead of --samples"
+            )
+        rng = np.random.default_rng(seed)
+        lengths = source.language.lengths(*source.lengths)
+        words = words + [
+            tuple(source.language.sample(lengths[int(rng.random() * len(lengths))], rng))
+            for _ in range(samples)
+        ]
+    if not words:
+        raise NdstackError(
+            f"nothing to read; expected strings or --samples: ndstack draw {source.name} --samples 100"
+        )
+    return draw_pca(*readings_by_next_symbol(source.model, words, after, stack))
+
+
+def _runs(trace: "Trace", stack: "StackTrace", time: int | None, all_runs: bool) -> "Runs":
+    """The runs to show: those that accept, if the string is accepted and read to its end."""
+    runs = stack.runs.at(time)
+    whole = time is None or time == stack.steps
+    return runs.accepting() if trace.accepted and whole and not all_runs else runs
+
+
+def _as_json(source: "Source", string: str, trace: "Trace", runs: "Runs") -> dict[str, object]:
+    alive = runs.log_weight > float("-inf")
+    return {
+        "model": source.name,
+        "string": string,
+        "accepted": trace.accepted,
+        "log_weight": runs.log_weight if alive else None,
+        "log_count": runs.log_count if alive else None,
+        "entropy": runs.entropy() if alive else None,
+        "actions": runs.posterior.actions().tolist() if alive else None,
+    }
