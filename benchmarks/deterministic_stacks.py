@@ -2,7 +2,8 @@
 
 Forward and backward. The RNNs are an LSTM of 20 units over one-hot input, stepped or as one
 operation; the baseline is the same LSTM without a stack, stepped. Scans are the stacks alone, as
-stack attention uses them. Runs take turns, so that noise hits all alike; medians are shown.
+stack attention uses them. Runs take turns, so that noise hits all alike. Medians are shown, also of
+the ratio, which is that of two runs one shortly after the other.
 
     python -m benchmarks.deterministic_stacks [--length 80] [--json FILE]
 """
@@ -40,18 +41,19 @@ class StackLSTM(torch.nn.Module):
             self.controls = torch.nn.Linear(HIDDEN, stack.control_size)
 
     def stepped(self, inputs: Tensor) -> Tensor:
-        batch = inputs.shape[0]
+        batch, cell, stack = inputs.shape[0], self.cell, self.stack
         memory = (inputs.new_zeros(batch, HIDDEN), inputs.new_zeros(batch, HIDDEN))
-        state = self.stack.start(batch) if self.stack else None
         hidden = []
+        if stack is None:
+            for x in inputs.unbind(1):
+                memory = cell(x, memory)
+                hidden.append(memory[0])
+            return self.output(torch.stack(hidden, dim=1))
+        state, weight, bias = stack.start(batch), self.controls.weight, self.controls.bias
         for x in inputs.unbind(1):
-            if state is not None:
-                x = torch.cat([x, state.reading], dim=1)
-            memory = self.cell(x, memory)
+            memory = cell(torch.cat([x, state.reading], dim=1), memory)
             hidden.append(memory[0])
-            if state is not None:
-                layer = self.controls
-                state = self.stack.drive(state, memory[0], layer.weight, layer.bias)
+            state = stack.drive(state, memory[0], weight, bias)
         return self.output(torch.stack(hidden, dim=1))
 
     def whole(self, inputs: Tensor) -> Tensor:
@@ -64,8 +66,8 @@ class StackLSTM(torch.nn.Module):
         return self.output(hidden)
 
 
-def milliseconds(work: dict[str, Callable[[], Tensor]], repeats: int) -> dict[str, float]:
-    """The median time of each piece of work and of its gradient."""
+def milliseconds(work: dict[str, Callable[[], Tensor]], repeats: int) -> dict[str, list[float]]:
+    """The times of each piece of work and of its gradient."""
     times: dict[str, list[float]] = {name: [] for name in work}
     for turn in range(repeats + 3):
         for name, forward in work.items():
@@ -73,7 +75,7 @@ def milliseconds(work: dict[str, Callable[[], Tensor]], repeats: int) -> dict[st
             forward().sum().backward()
             if turn >= 3:
                 times[name].append(time.perf_counter() - begin)
-    return {name: 1e3 * statistics.median(values) for name, values in times.items()}
+    return {name: [1e3 * value for value in values] for name, values in times.items()}
 
 
 def networks(length: int, batch: int, size: int, repeats: int) -> list[Row]:
@@ -93,8 +95,13 @@ def networks(length: int, batch: int, size: int, repeats: int) -> list[Row]:
     times = milliseconds(work, repeats)
     base = times["no stack, stepped"]
     return [
-        {"what": name, "length": length, "milliseconds": value, "ratio": value / base}
-        for name, value in times.items()
+        {
+            "what": name,
+            "length": length,
+            "milliseconds": statistics.median(values),
+            "ratio": statistics.median(own / bare for own, bare in zip(values, base, strict=True)),
+        }
+        for name, values in times.items()
     ]
 
 
@@ -111,7 +118,10 @@ def scans(lengths: list[int], batch: int, size: int, repeats: int) -> list[Row]:
             pushed = torch.randn(batch, length, stack.push_size, requires_grad=True)
             work[name] = lambda s=stack, a=actions, p=pushed: s.scan(a, p)[0]
         times = milliseconds(work, repeats)
-        rows += [{"what": k, "length": length, "milliseconds": v} for k, v in times.items()]
+        rows += [
+            {"what": name, "length": length, "milliseconds": statistics.median(values)}
+            for name, values in times.items()
+        ]
     return rows
 
 

@@ -56,6 +56,7 @@ class Later(NamedTuple):
             + r) Q + u.
         used_at: [times], the first place of k.
         begin, end: the call's steps are begin + 1 .. end.
+        older: whether the derivatives by what came before them are wanted.
     """
 
     wreplace: np.ndarray
@@ -65,6 +66,7 @@ class Later(NamedTuple):
     used_at: np.ndarray
     begin: int
     end: int
+    older: bool
 
 
 @kernel
@@ -75,7 +77,7 @@ def _users(shape, k, end):
 
 
 @kernel
-def make_later(shape, begin, end, like):
+def make_later(shape, begin, end, older, like):
     """A `Later` for a call of steps begin + 1 .. end."""
     Q, S = shape.states, shape.symbols
     K = Q * S
@@ -91,6 +93,7 @@ def make_later(shape, begin, end, like):
         used_at,
         begin,
         end,
+        older,
     )
 
 
@@ -317,6 +320,7 @@ def retreat(shape, past, adjoint, later, t, push, replace, pop, grad_alpha, grad
     _against_previous(shape, past, t, later.back, Q, dpop, work)
     for j in range(K * Q):
         dpop[j] *= work.wpop[j]
-    scatter(shape, adjoint, later, t, work, room)
+    if later.older:
+        scatter(shape, adjoint, later, t, work, room)
     later.wreplace[:] = work.wreplace
     later.wpop[:] = work.wpop

@@ -13,6 +13,7 @@ from torch import Tensor
 from ndstack.kernels import cpu_scan
 from ndstack.kernels.cpu_backward import Adjoint
 from ndstack.kernels.cpu_forward import Past, Shape
+from ndstack.kernels.cpu_simd import BYTES
 from ndstack.kernels.layout import Layout, layout
 from ndstack.kernels.threads import share
 
@@ -24,9 +25,11 @@ LIMITS = {torch.float32: math.log(1e-7), torch.float64: math.log(1e-13)}
 
 
 def zeros(rows: int, size: int, dtype: torch.dtype) -> Tensor:
-    """Zeros that take memory only where they are touched."""
+    """Zeros that take memory only where they are touched, at a multiple of the size of a vector."""
     wide = np.float64 if dtype == torch.float64 else np.float32
-    return torch.from_numpy(np.zeros((rows, size), wide))
+    flat = np.zeros(rows * size + BYTES // 4, wide)
+    first = -flat.ctypes.data % BYTES // flat.itemsize
+    return torch.from_numpy(flat[first : first + rows * size].reshape(rows, size))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,8 +51,9 @@ class CpuChart:
         times, kinds, band = places.times, places.kinds, places.band
         double = torch.float64
         masses = (batch, times, band + 1, kinds) if band else (batch, 0, 0, 0)
+        columns = zeros(batch, places.size, dtype) if band else torch.empty(batch, places.size, dtype=dtype)
         return cls(
-            zeros(batch, places.size, dtype),
+            columns,
             torch.empty(batch, times, kinds, dtype=double),
             torch.empty(batch, times, kinds, dtype=double),
             torch.empty(masses, dtype=double),

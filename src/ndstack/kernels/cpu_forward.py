@@ -230,6 +230,14 @@ def uncovered_weights(shape, t, y, work, room):
 
 
 @kernel
+def clear(shape, past, t):
+    """Zeros for the columns of time t; with a window, where columns move, all begins with zeros."""
+    if shape.band == 0:
+        first, size = shape.start[t], shape.states * shape.symbols * shape.stride[t]
+        past.chart[first : first + size] = 0
+
+
+@kernel
 def columns(shape, past, t, work, room):
     """P_t, the cubic part."""
     Q, S = shape.states, shape.symbols
@@ -238,6 +246,7 @@ def columns(shape, past, t, work, room):
     low = first_of(shape, t)
     lowest = max(low + 1, 0)
     length = (t - 1 - low) * K
+    clear(shape, past, t)
     step = 2 * lanes(P)
     for tile in range((length + step - 1) // step):
         known = t - 1 - max(lowest, low + tile * step // K + 1)
@@ -305,6 +314,7 @@ def begin(shape, past):
     past.log_alpha[0] = -math.inf
     past.log_alpha[0, 0] = 0.0
     past.lost[:K] = -math.inf
+    clear(shape, past, 0)
     if shape.fix:
         past.chart[shape.start[0] + (-1 - first_of(shape, 0)) * K] = 1
     if shape.band > 0:

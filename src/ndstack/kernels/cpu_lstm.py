@@ -272,7 +272,7 @@ def backward(
         if not carried:
             back.chart[:] = 0
             back.alpha[:] = 0
-        later = make_later(shape, start, start + steps, past.chart)
+        later = make_later(shape, start, start + steps, carried, past.chart)
         ghidden, gcell, greading = ghidden0[b], gcell0[b], greading0[b]
         ghidden[:] = 0
         gcell[:] = glast[b]

@@ -121,7 +121,7 @@ def backward(
         if not carried:
             back.chart[:] = 0
             back.alpha[:] = 0
-        later = make_later(shape, start, start + steps, past.chart)
+        later = make_later(shape, start, start + steps, carried, past.chart)
         for n in range(steps - 1, -1, -1):
             t = start + n + 1
             att = attention[b, n] if gattention.size > 0 else none

@@ -5,22 +5,23 @@ successor; a second successor (beam search) gets a copy. With a window the chart
 beginning of new memory when it is full, and keeps the last D + 1 times.
 
 In the graph of derivatives a chart is represented by two `links`, tensors of its shape that take no
-memory. Their gradients are the adjoints that a step leaves for the steps before it; each step adds
-its own in place and passes them on.
+memory, whose gradients are the derivatives by the chart. Between steps that share their memory and
+have no other successors, a token of a `Tape` takes their place.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ndstack.kernels import cpu_engine
 from ndstack.kernels.cpu_engine import LIMITS, CpuChart, zeros
+from ndstack.kernels.cpu_tape import Call, Tape, enclose, expose, links
+from ndstack.kernels.cpu_tape import advance as go_on
 from ndstack.kernels.layout import Layout, layout
-from ndstack.kernels.rows import refuse_second_derivatives
 
 
 @dataclasses.dataclass(eq=False)
@@ -38,10 +39,31 @@ class Place:
     bottom_fix: bool
     time: int
     filled: Filled
+    tape: Tape | None = None
 
 
 Memory = tuple[Tensor, ...]
-"""columns, log_alpha, log_total, mass, floor, lost (see `CpuChart`), and the two links."""
+"""columns, log_alpha, log_total, mass, floor, lost (see `CpuChart`), and then the two links, or the
+token of the chain, if the place is on a tape."""
+
+
+class Advanced(NamedTuple):
+    """What `advance` gives.
+
+    Attributes:
+        reading: probabilities, [B, n, K], or [B, K] for one step.
+        attention: [B, n, K, time + n + 1], or empty.
+        actions: the log weights.
+        call: tells which sequences can be trusted.
+        memory, place: the charts afterwards.
+    """
+
+    reading: Tensor
+    attention: Tensor
+    actions: Tensor
+    call: Call
+    memory: Memory
+    place: Place
 
 
 def start(
@@ -58,10 +80,15 @@ def start(
     Args:
         band: the window D, or 0 without one.
     """
-    room = steps + 1 if steps > 1 else 32  # one step is likely to be the first of many
+    room = steps + 1 if steps > 1 else _likely(states * symbols)
     places = layout(states, symbols, max(room, 4 * (band + 1)), band)
     chart = CpuChart.empty(batch, places, fix, dtype)
-    return (*_tensors(chart), *_links(chart)), Place(places, fix, 0, Filled(0))
+    return (*_tensors(chart), *links(chart.columns, places)), Place(places, fix, 0, Filled(0))
+
+
+def _likely(kinds: int) -> int:
+    """For how many steps to make room at the first of them: about a megabyte, mostly untouched."""
+    return max(32, min(128, math.isqrt(2**19 // kinds**2)))
 
 
 def _tensors(chart: CpuChart) -> Memory:
@@ -75,12 +102,6 @@ def _tensors(chart: CpuChart) -> Memory:
     )
 
 
-def _links(chart: CpuChart) -> Memory:
-    nothing = chart.columns.new_zeros(())
-    batch = chart.columns.shape[0]
-    return nothing.expand(batch, chart.places.size), nothing.expand(batch, chart.places.ends)
-
-
 def chart_of(memory: Memory, place: Place) -> CpuChart:
     """The charts at a place in memory."""
     columns, log_alpha, log_total, mass, floor, lost = memory[:6]
@@ -88,12 +109,16 @@ def chart_of(memory: Memory, place: Place) -> CpuChart:
     return CpuChart(columns, log_alpha, log_total, mass, floor, lost, at, fix)
 
 
-def with_room(memory: Memory, place: Place, steps: int) -> tuple[Memory, Place, int]:
-    """The same charts where `steps` more steps can be written, and how far back times moved."""
+def with_room(memory: Memory, place: Place, steps: int) -> tuple[Memory, Place]:
+    """The same charts where `steps` more steps can be written."""
     old, time, band = place.layout, place.time, place.layout.band
     enough = time + steps + 1 <= old.times
     if enough and place.filled.time == time:
-        return memory, place, 0
+        return memory, place
+    grows = not enough and place.filled.time == time and not band
+    tape = place.tape if grows else None
+    if tape is None:
+        memory, place = settled(memory, place)
     shift = time - band if band and not enough and time > band else 0
     times = old.times if enough else max(time - shift + steps + 1, 2 * (time - shift))
     new = layout(old.states, old.symbols, times, band)
@@ -105,12 +130,16 @@ def with_room(memory: Memory, place: Place, steps: int) -> tuple[Memory, Place, 
         if source.numel():
             target[:, :kept] = source[:, shift : time + 1]
     chart.lost.copy_(memory[5])
-    links = memory[6:]
+    after = Place(new, place.bottom_fix, time - shift, Filled(time - shift), tape)
+    if tape is not None:
+        place.filled.time = -1  # this state has its heir, in other memory
+        tape.hold(_tensors(chart)[:5], new)
+        return (*_tensors(chart), memory[6]), after
+    dense = memory[6:]
     if new is not old or shift:
         moved: Any = _MoveLinks.apply
-        links = moved(*links, move)
-    place = Place(new, place.bottom_fix, time - shift, Filled(time - shift))
-    return (*_tensors(chart), *links), place, shift
+        dense = moved(*dense, move)
+    return (*_tensors(chart), *dense), after
 
 
 class _Move:
@@ -131,8 +160,7 @@ class _MoveLinks(torch.autograd.Function):
     def forward(ctx: Any, columns: Tensor, alpha: Tensor, move: _Move) -> Any:
         ctx.move, ctx.shapes = move, (columns.shape, alpha.shape)
         ctx.set_materialize_grads(False)
-        nothing, batch = columns.new_zeros(()), columns.shape[0]
-        return nothing.expand(batch, move.new.size), nothing.expand(batch, move.new.ends)
+        return links(columns, move.new)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -150,84 +178,57 @@ class _MoveLinks(torch.autograd.Function):
 
 
 def advance(
-    memory: Memory, place: Place, actions: Tensor, attend: bool, limit: float | None
-) -> tuple[Tensor, Tensor, Tensor, Memory, Place]:
+    memory: Memory,
+    place: Place,
+    given: Tensor,
+    layer: tuple[Tensor, Tensor] | None,
+    attend: bool,
+    limit: float | None,
+) -> Advanced:
     """Further steps, in charts that have room for them.
 
     Args:
         memory, place: from `with_room`.
-        actions: [B, n, A], log weights, of the charts' dtype.
+        given: [B, n, A] or [B, A], log weights, of the charts' dtype; or [B, H], see `layer`.
+        layer: weight [A, H] and bias [A] that make hidden states log weights.
         attend: whether the attention is wanted.
         limit: how much mass may be lost, as a logarithm; the guard's own limit if None.
-
-    Returns:
-        Probabilities [B, n, K], attention [B, n, K, time + n + 1], which sequences can be trusted
-        [B], and the charts afterwards.
     """
-    time = place.time + actions.shape[1]
+    linked = torch.is_grad_enabled() and (given.requires_grad or bool(layer and layer[0].requires_grad))
+    memory, place, tape = _on_tape(memory, place, linked)
     lost = memory[5].clone()
-    memory = (*memory[:5], lost, *memory[6:])
-    sure: list[Tensor] = []
-    go: Any = _Advance.apply
-    bound = LIMITS[actions.dtype] if limit is None else limit
-    reading, attention, *links = go(
-        *memory[6:], actions, chart_of(memory, place), place.time, attend, bound, sure
-    )
-    place.filled.time = time
-    after = Place(place.layout, place.bottom_fix, time, place.filled)
-    return reading, attention, sure[0], (*memory[:6], *links), after
+    call = Call(tape, place.time, attend, LIMITS[tape.dtype] if limit is None else limit, lost)
+    reading, attention, actions, token = go_on(memory[6], given, layer, call)
+    place.filled.time = time = place.time + (given.shape[1] if given.dim() == 3 else 1)
+    after = Place(place.layout, place.bottom_fix, time, place.filled, tape)
+    return Advanced(reading, attention, actions, call, (*memory[:5], lost, token), after)
+
+
+def _on_tape(memory: Memory, place: Place, linked: bool) -> tuple[Memory, Place, Tape]:
+    """The charts as part of a chain, a new one if need be.
+
+    Args:
+        linked: whether the steps to come are to be differentiated; steps without derivatives
+            before them are no part of the chain then.
+    """
+    tape = place.tape
+    if tape is not None and not (linked and place.time > tape.begin and not memory[6].requires_grad):
+        return memory, place, tape
+    memory, place = settled(memory, place)
+    tensors = tuple(tensor.contiguous() for tensor in memory[:6])
+    older = memory[6].requires_grad and torch.is_grad_enabled()
+    tape = Tape(tensors[:5], place.layout, place.bottom_fix, place.time, older)
+    return (*tensors, enclose(memory[6:], tape)), dataclasses.replace(place, tape=tape), tape
+
+
+def settled(memory: Memory, place: Place) -> tuple[Memory, Place]:
+    """The same charts, with links that are ordinary tensors in the graph of derivatives."""
+    if place.tape is None:
+        return memory, place
+    links = expose(memory[6], place.tape, place.time)
+    return (*memory[:6], *links), dataclasses.replace(place, tape=None)
 
 
 def lost_too_much(memory: Memory) -> bool:
     """Whether any of the charts may have lost more than the guard allows."""
     return bool((torch.logsumexp(memory[5][:, :-1], -1) > LIMITS[memory[0].dtype]).any())
-
-
-class _Advance(torch.autograd.Function):
-    """Steps of carried charts, which are written in place."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        columns: Tensor,
-        alpha: Tensor,
-        actions: Tensor,
-        chart: CpuChart,
-        start: int,
-        attend: bool,
-        limit: float,
-        sure: list[Tensor],
-    ) -> Any:
-        actions = actions.detach().contiguous()
-        reading, attention, ok = cpu_engine.forward(chart, start, actions, attend, limit=limit)
-        sure.append(ok)
-        ctx.chart, ctx.start, ctx.ok = chart, start, ok
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(actions, reading, attention)
-        return reading, attention, columns.view_as(columns), alpha.view_as(alpha)
-
-    @staticmethod
-    def backward(ctx: Any, *received: Any) -> Any:
-        refuse_second_derivatives()
-        actions, reading, attention = ctx.saved_tensors
-        shown, weights, columns, alpha = received
-        places = ctx.chart.places
-        shown = torch.zeros_like(reading) if shown is None else shown
-        carried = None
-        if ctx.needs_input_grad[0] or columns is not None or alpha is not None:
-            batch, dtype = actions.shape[0], actions.dtype
-            carried = (
-                zeros(batch, places.size, dtype) if columns is None else columns.contiguous(),
-                zeros(batch, places.ends, dtype) if alpha is None else alpha.contiguous(),
-            )
-        grads = cpu_engine.backward(
-            ctx.chart,
-            ctx.start,
-            actions,
-            (reading, attention),
-            (shown, weights if attention.numel() else None),
-            ctx.ok,
-            carried,
-        )
-        passed = carried if carried is not None and ctx.needs_input_grad[0] else (None, None)
-        return *passed, grads, None, None, None, None, None

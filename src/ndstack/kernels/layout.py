@@ -7,7 +7,8 @@ A chart of one sequence is one flat array. The column of time t and configuratio
 begins at start[t] + b * stride[t] with i = first(t). Without a window first(t) is -1 and columns
 grow with t (a packed triangle; groups of four times have equal strides, so that four columns go
 through one loop). With a window D, first(t) is t - D and all columns are equally long, so that a
-chart can be moved back in time. Between columns are zeros, enough for reading whole vectors.
+chart can be moved back in time. After the last number of a column are zeros, enough for reading whole
+vectors.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ndstack.kernels import lstm_cell
+
 
 class LSTMWeights(NamedTuple):
     """How an LSTM controller of H units reads and drives a stack (section 3.2).
@@ -37,10 +39,7 @@ def cell(
         memory: [B, H], c_{t-1}.
         weights: of the controller.
     """
-    gates = torch.addmm(torch.addmm(gates, reading, weights.reading.t()), hidden, weights.hidden.t())
-    i, f, g, o = gates.chunk(4, dim=1)
-    memory = f.sigmoid() * memory + i.sigmoid() * g.tanh()
-    return o.sigmoid() * memory.tanh(), memory
+    return lstm_cell.cell(gates, reading, hidden, memory, weights.reading, weights.hidden)
 
 
 def weight_gradients(

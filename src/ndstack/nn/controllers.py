@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
+from ndstack.kernels.lstm_cell import cell as lstm_cell
 
 ControllerKind = Literal["lstm", "gru", "rnn"]
 
@@ -56,6 +57,16 @@ def run(controller: torch.nn.RNNBase, x: Tensor, memory: Memory) -> tuple[Tensor
     return output, Memory(last.unbind(0), ())
 
 
+def weights_of(controller: torch.nn.RNNBase) -> list[list[Tensor]]:
+    """The weights of each layer, as `step` wants them: of an LSTM, the two biases are one."""
+    layers: list[list[Tensor]] = controller.all_weights  # type: ignore[assignment]
+    if not has_cells(controller):
+        return layers
+    return [
+        [by_x, by_hidden, input_bias + hidden_bias] for by_x, by_hidden, input_bias, hidden_bias in layers
+    ]
+
+
 def step(
     controller: torch.nn.RNNBase, weights: Sequence[Sequence[Tensor]], x: Tensor, memory: Memory
 ) -> Memory:
@@ -63,7 +74,7 @@ def step(
 
     Args:
         controller: says which kind of cell.
-        weights: `controller.all_weights`, which is slow to ask for at every step.
+        weights: `weights_of(controller)`, which is slow to ask for at every step.
         x: the input.
         memory: before the step.
     """
@@ -71,7 +82,8 @@ def step(
     cells: list[Tensor] = []
     for layer, own in enumerate(weights):
         if has_cells(controller):
-            x, cell = torch.lstm_cell(x, (memory.hidden[layer], memory.cells[layer]), *own)
+            by_x, by_hidden, bias = own
+            x, cell = lstm_cell(bias, x, memory.hidden[layer], memory.cells[layer], by_x, by_hidden)
             cells.append(cell)
         elif isinstance(controller, torch.nn.GRU):
             x = torch.gru_cell(x, memory.hidden[layer], *own)

@@ -184,7 +184,7 @@ class StackRNN(Backbone):
         """The same, step by step."""
         assert self.stack is not None
         assert self.actions is not None
-        controls, weights = self._controls(), self.controller.all_weights
+        controls, weights = self._controls(), controllers.weights_of(self.controller)
         memory, stack = Memory(state.hidden, state.cells), state.stack
         assert stack is not None
         hidden, readings = [], []

@@ -20,7 +20,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -29,7 +30,7 @@ from ndstack.errors import NdstackError
 from ndstack.functional.nondeterministic import attended
 from ndstack.kernels.cpu_lstm_op import Driven
 from ndstack.kernels.cpu_lstm_op import run as run_lstm
-from ndstack.kernels.cpu_state import Memory, Place, advance, lost_too_much, start, with_room
+from ndstack.kernels.cpu_state import Memory, Place, advance, lost_too_much, settled, start, with_room
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.scan import Setting, action_sizes, in_log_space, scan
 from ndstack.stacks.base import Stack, State
@@ -47,8 +48,8 @@ class NondeterministicState(State):
     Attributes:
         vectors: [B, j, m], the pushed vectors that may still be on a stack, oldest first; the
             first of all is the bottom's. None if the stack holds symbols only.
-        history: the log weights of all steps so far, in chunks [B, n, A]; empty if there have been
-            too many.
+        history: the log weights of all steps so far, in chunks [B, n, A] or steps [B, A]; empty if
+            there have been too many.
         memory: the charts; empty if they are not needed yet.
         place: where in the memory they are.
         time: the number of steps so far.
@@ -66,6 +67,17 @@ class NondeterministicState(State):
     def complete(self) -> bool:
         """Whether the history reaches back to the first step."""
         return bool(self.history) or self.time == 0
+
+    def settled(self) -> Self:
+        """The same state, all tensors of which are ordinary ones in the graph of derivatives."""
+        if self.place is None or self.place.tape is None:
+            return self
+        memory, place = settled(self.memory, self.place)
+        return dataclasses.replace(self, memory=memory, place=place)
+
+    def _map(self, change: Callable[[Tensor], Tensor], *, spared: bool = False) -> Self:
+        own = self.settled()
+        return super(NondeterministicState, own)._map(change, spared=spared)
 
 
 class Nondeterministic(Stack[NondeterministicState]):
@@ -153,8 +165,41 @@ class Nondeterministic(Stack[NondeterministicState]):
     def _step(
         self, state: NondeterministicState, actions: Tensor, pushed: Tensor | None
     ) -> NondeterministicState:
+        new = self._single(state, self.log_weights(actions), None)
+        if new is not None:
+            return new
         vector = None if pushed is None else pushed[:, None]
         return self._carry_on(state, self.log_weights(actions)[:, None], vector)[1]
+
+    def _drive(
+        self, state: NondeterministicState, hidden: Tensor, weight: Tensor, bias: Tensor
+    ) -> NondeterministicState:
+        new = None if self.normalized else self._single(state, hidden, (weight, bias))
+        return super()._drive(state, hidden, weight, bias) if new is None else new
+
+    def _single(
+        self, state: NondeterministicState, given: Tensor, layer: tuple[Tensor, Tensor] | None
+    ) -> NondeterministicState | None:
+        """One step in as few operations as can be; None where that is not possible.
+
+        Args:
+            state: the stacks so far.
+            given: log weights [B, A]; or hidden states [B, H], of which the layer makes such.
+        """
+        memory, place, time = state.memory, state.place, state.time + 1
+        simple = self.vector_size is None and self.read_states and self.window is None
+        if not simple or not given.is_cpu or (place is None and time > 1):
+            return None
+        if place is None:
+            memory, place = self._fresh(state.batch_size, 1, given.dtype)
+        if not state.complete or memory[0].dtype != given.dtype:
+            return None
+        done = advance(*with_room(memory, place, 1), given, layer, False, None)
+        if done.call.all_sure:
+            history = (*state.history, done.actions)
+            return NondeterministicState(done.reading, None, history, done.memory, done.place, time)
+        weights = done.actions[:, None]
+        return self._carry_on(dataclasses.replace(state, memory=(), place=None), weights, None)[1]
 
     def _scan(
         self, state: NondeterministicState, actions: Tensor, pushed: Tensor | None
@@ -178,6 +223,7 @@ class Nondeterministic(Stack[NondeterministicState]):
         memory: tuple[Tensor, Tensor],
         state: NondeterministicState,
     ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], NondeterministicState]:
+        state = state.settled()
         tensors = (inputs, *weights, *memory, state.reading)
         same = all(tensor.dtype == inputs.dtype for tensor in tensors) and inputs.device.type == "cpu"
         linked = bool(state.memory) and state.memory[6].requires_grad
@@ -212,7 +258,7 @@ class Nondeterministic(Stack[NondeterministicState]):
             return tensor.index_copy(0, rows, part.to(tensor.dtype))
 
         hidden, readings = replaced(hidden, better[0]), replaced(readings, better[1])
-        actions = replaced(actions, torch.cat(better[3].history, 1))
+        actions = replaced(actions, _joined(better[3].history))
         if vectors is not None and better[3].vectors is not None:
             vectors = replaced(vectors, better[3].vectors)
         new = NondeterministicState(readings[:, -1], vectors, (actions,), (), None, time)
@@ -232,7 +278,7 @@ class Nondeterministic(Stack[NondeterministicState]):
         if place is None:
             charts, place = self._fresh(batch, steps, dtype)
         dtype = charts[0].dtype
-        charts, place, _ = with_room(charts, place, steps)
+        charts, place = with_room(charts, place, steps)
         vectors = inputs.new_zeros(batch, place.time + 1, 0)
         if state.vectors is not None:
             vectors = state.vectors[:, -(place.time + 1) :]
@@ -284,7 +330,7 @@ class Nondeterministic(Stack[NondeterministicState]):
         if place is None:
             memory, place = self._fresh(state.batch_size, state.time + weights.shape[1], dtype)
             if state.time:
-                past = torch.cat(state.history, 1).cpu()
+                past = _joined(state.history).cpu()
                 *_, memory, place = self._advance(memory, place, past, state.history)
         reading, attention, memory, place = self._advance(memory, place, weights.cpu(), history)
         return reading.to(weights), attention.to(weights), memory, place
@@ -298,10 +344,10 @@ class Nondeterministic(Stack[NondeterministicState]):
     ) -> tuple[Tensor, Tensor, Memory, Place]:
         """Steps of the charts; in float64 or by the log-space reference where they may be wrong."""
         steps, attend, dtype = weights.shape[1], self.vector_size is not None, memory[0].dtype
-        memory, place, _ = with_room(memory, place, steps)
         limit = None if history else math.inf
         given = weights.to(dtype)
-        reading, attention, ok, memory, place = advance(memory, place, given, attend, limit)
+        done = advance(*with_room(memory, place, steps), given, None, attend, limit)
+        reading, attention, _, call, memory, place = done
         if not history and lost_too_much(memory):
             warnings.warn(
                 "weights so far apart that float64 loses runs of the nondeterministic stack; "
@@ -309,14 +355,14 @@ class Nondeterministic(Stack[NondeterministicState]):
                 RuntimeWarning,
                 stacklevel=2,
             )
-        if not history or ok.all():
+        if not history or call.all_sure:
             return reading, attention, memory, place
-        past = torch.cat(history, 1).to("cpu", torch.float64)
+        past = _joined(history).to("cpu", torch.float64)
         if dtype == torch.float32:
-            memory, place = self._fresh(len(ok), past.shape[1], torch.float64)
+            memory, place = self._fresh(past.shape[0], past.shape[1], torch.float64)
             reading, attention, memory, place = self._advance(memory, place, past, history)
             return reading[:, -steps:], attention[:, -steps:], memory, place
-        rows = (~ok).nonzero().squeeze(-1)
+        rows = torch.from_numpy(~call.sure).nonzero().squeeze(-1)
         better, places = in_log_space(past[rows], self._setting("reference"))
         reading = reading.index_copy(0, rows, better[:, -steps:])
         if attend:
@@ -332,3 +378,8 @@ class Nondeterministic(Stack[NondeterministicState]):
             shape = (*probability.shape[:2], self.states, self.symbols, *probability.shape[3:])
             probability = probability.reshape(shape).sum(2)
         return probability.flatten(2)
+
+
+def _joined(history: tuple[Tensor, ...]) -> Tensor:
+    """All log weights, [B, n, A]."""
+    return torch.cat([part if part.dim() == 3 else part[:, None] for part in history], 1)

@@ -1,0 +1,275 @@
+"""Steps of carried charts as differentiable operations, one a step.
+
+What a step says about the chart before it is as large as the chart. To pass it from step to step as
+an ordinary derivative would mean to write all of it at every step. Instead, steps that share a
+chart's memory form a chain, a `Tape`. In the graph of derivatives they are tied together by empty
+tensors, `tokens`, which only make them go backward in order; the derivatives are in a `Pass`, which
+earlier steps read when they get there (`cpu_backward.gather`).
+
+Where a chain begins and ends, the chart is an ordinary tensor again: `enclose` and `expose`.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndstack.kernels import cpu_step
+from ndstack.kernels.cpu_engine import cost, zeros
+from ndstack.kernels.layout import Layout
+from ndstack.kernels.memory_numba import KIND
+from ndstack.kernels.rows import refuse_second_derivatives
+from ndstack.kernels.threads import share
+
+
+class Pass:
+    """The derivatives that one backward pass has left for the steps of a chain to come.
+
+    Attributes:
+        task: torch's number of the backward pass.
+        columns, alpha: those by the chart's columns [B, size] and by log alpha [B, ends].
+        end: the step that came first; 0 before that.
+        table: for `cpu_step`.
+    """
+
+    def __init__(self, tape: Tape, task: int) -> None:
+        at = tape.layout
+        self.tape, self.task, self.end = tape, task, 0
+        self.columns = zeros(tape.batch, at.size, tape.dtype)
+        self.alpha = zeros(tape.batch, at.ends, tape.dtype)
+        self.table: Any = None
+
+    def begin_at(self, end: int) -> None:
+        """Make room for what the steps from `end` down will compute (see `cpu_backward.Later`)."""
+        tape, at = self.tape, self.tape.layout
+        self.end = end
+        users = np.zeros(end + 2, np.int64)
+        last = np.arange(end + 1) + at.band - 1 if at.band else np.full(end + 1, end)
+        count = np.minimum(last, end) - np.arange(end + 1) - 1
+        count[: tape.begin + 1] = 0
+        users[1:] = np.cumsum(np.maximum(count, 0)) * at.symbols * at.states**2
+        back = at.states * ((at.band or end + 1) * at.kinds + 128)
+        rooms = [
+            zeros(tape.batch, at.kinds**2, torch.float64),
+            zeros(tape.batch, at.kinds * at.states, tape.dtype),
+            zeros(tape.batch, back, tape.dtype),
+            zeros(tape.batch, int(users[-1]), tape.dtype),
+        ]
+        places = [part.data_ptr() for part in (self.columns, self.alpha, *rooms)]
+        sizes = [tape.begin, end, at.ends, back, int(users[-1]), int(tape.older)]
+        self.table = np.array([*places, users.ctypes.data, *sizes], np.int64)
+        self._kept = (rooms, users)
+        self.at = self.table.ctypes.data
+
+    def add(self, time: int, columns: Tensor | None, alpha: Tensor | None) -> None:
+        """Add derivatives by the charts of some time that come from outside the chain."""
+        at = self.tape.layout
+        if columns is not None:
+            end = int(at.start[time] + at.kinds * at.stride[time])
+            self.columns[:, :end] += columns[:, :end]
+        if alpha is not None:
+            end = (time + 2) * at.kinds
+            self.alpha[:, :end] += alpha[:, :end]
+
+
+class Tape:
+    """Charts of a batch as a chain of steps knows them.
+
+    Args:
+        tensors: the first five of `Memory`.
+        layout, bottom_fix: of the charts.
+        begin: the time at which the chain begins.
+        older: whether the derivatives by the charts of that time are wanted.
+    """
+
+    def __init__(
+        self, tensors: tuple[Tensor, ...], layout: Layout, bottom_fix: bool, begin: int, older: bool
+    ) -> None:
+        self.bottom_fix, self.begin, self.older = bottom_fix, begin, older
+        self.batch, self.dtype = tensors[0].shape[0], tensors[0].dtype
+        self.kind = KIND[self.dtype]
+        self._passes: dict[int, Pass] = {}
+        self.hold(tensors, layout)
+
+    def hold(self, tensors: tuple[Tensor, ...], layout: Layout) -> None:
+        """From now on, keep the charts here; all that they hold has been copied."""
+        self.tensors, self.layout = tensors, layout
+        numbers = [layout.states, layout.symbols, layout.band, self.bottom_fix, layout.times, layout.size]
+        places = [layout.start.ctypes.data, layout.stride.ctypes.data, *(t.data_ptr() for t in tensors)]
+        self.table = np.array([*numbers, *places], np.int64)
+        self.at = self.table.ctypes.data
+
+    def current(self) -> Pass:
+        """What the backward pass that is going on in this thread has left so far."""
+        thread, task = threading.get_ident(), torch._C._current_graph_task_id()
+        known = self._passes.get(thread)
+        if known is None or known.task != task:
+            known = self._passes[thread] = Pass(self, task)
+        return known
+
+    def forget(self) -> None:
+        """The backward pass in this thread is over."""
+        self._passes.pop(threading.get_ident(), None)
+
+
+class Call:
+    """One operation on a tape, and whether its results can be trusted.
+
+    Args:
+        start: the time before it.
+        attend: whether the attention is wanted.
+        limit: how much mass may be lost, as a logarithm.
+        lost: of `Memory`, to be changed in place.
+    """
+
+    __slots__ = ("all_sure", "attend", "limit", "lost", "start", "sure", "tape")
+
+    def __init__(self, tape: Tape, start: int, attend: bool, limit: float, lost: Tensor) -> None:
+        self.tape, self.start, self.attend, self.limit, self.lost = tape, start, attend, limit, lost
+        self.sure = np.zeros(tape.batch, np.bool_)
+        self.all_sure = True
+
+
+class _Advance(torch.autograd.Function):
+    """Steps of carried charts, which are written in place.
+
+    The log weights are given, [B, n, A] or [B, A], or as hidden states [B, H] with a layer.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, token: Tensor, given: Tensor, weight: Tensor | None, bias: Tensor | None, call: Call
+    ) -> Any:
+        tape, start = call.tape, call.start
+        actions = given.contiguous()
+        if weight is not None and bias is not None:
+            actions = torch.addmm(bias, given, weight.t())
+        shape, kinds = actions.shape, tape.layout.kinds
+        steps = shape[1] if len(shape) == 3 else 1
+        reading = actions.new_zeros((*shape[:-1], kinds))
+        attention = actions.new_zeros(
+            (*shape[:-1], kinds, start + steps + 1) if call.attend else (0, 0, 0, 0)
+        )
+        where = actions.data_ptr(), reading.data_ptr(), attention.data_ptr(), call.sure.ctypes.data
+        lost = call.lost.data_ptr()
+
+        def work(lo: int, hi: int) -> None:
+            fine = cpu_step.forward(tape.kind, tape.at, lost, lo, hi, start, steps, *where, call.limit)
+            if not fine:
+                call.all_sure = False
+
+        share(tape.batch, work, cost(tape.layout, start, steps) * tape.batch)
+        ctx.call, ctx.steps = call, steps
+        ctx.set_materialize_grads(False)
+        if weight is None:
+            ctx.save_for_backward(actions, reading, attention)
+        else:
+            ctx.save_for_backward(actions, reading, attention, given, weight)
+        return reading, attention, actions if weight is not None else None, token.new_empty(0)
+
+    @staticmethod
+    def backward(ctx: Any, *received: Tensor | None) -> Any:
+        refuse_second_derivatives()
+        actions, reading, attention, *layer = ctx.saved_tensors
+        call: Call = ctx.call
+        tape, start, steps = call.tape, call.start, ctx.steps
+        shown = None if received[0] is None else received[0].contiguous()
+        weights = None if received[1] is None or not call.attend else received[1].contiguous()
+        run = tape.current()
+        if run.table is None:
+            run.begin_at(start + steps)
+        grads = torch.zeros_like(actions)
+        where = (
+            actions.data_ptr(), reading.data_ptr(), attention.data_ptr(),
+            0 if shown is None else shown.data_ptr(), 0 if weights is None else weights.data_ptr(),
+            grads.data_ptr(), call.sure.ctypes.data,
+        )  # fmt: skip
+
+        def work(lo: int, hi: int) -> None:
+            cpu_step.backward(tape.kind, tape.at, run.at, lo, hi, start, steps, *where)
+
+        share(tape.batch, work, 2 * cost(tape.layout, start, steps) * tape.batch)
+        if start == tape.begin and not tape.older:
+            tape.forget()
+        if not layer:
+            return None, grads, None, None, None
+        if received[2] is not None:
+            grads += received[2]
+        hidden, weight = layer
+        return None, grads @ weight, grads.t() @ hidden, grads.sum(0), None
+
+
+class _Enclose(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, columns: Tensor, alpha: Tensor, tape: Tape) -> Tensor:
+        ctx.tape = tape
+        ctx.set_materialize_grads(False)
+        return columns.new_empty(0)
+
+    @staticmethod
+    def backward(ctx: Any, *received: Any) -> Any:
+        refuse_second_derivatives()
+        tape: Tape = ctx.tape
+        run = tape.current()
+        if run.table is not None:
+            cpu_step.finish(tape.kind, tape.at, run.at, 0, tape.batch)
+        tape.forget()
+        return run.columns, run.alpha, None
+
+
+class _Expose(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, token: Tensor, tape: Tape, time: int) -> Any:
+        ctx.tape, ctx.time = tape, time
+        ctx.set_materialize_grads(False)
+        return links(tape.tensors[0], tape.layout)
+
+    @staticmethod
+    def backward(ctx: Any, columns: Tensor | None, alpha: Tensor | None) -> Any:
+        refuse_second_derivatives()
+        ctx.tape.current().add(ctx.time, columns, alpha)
+        return None, None, None
+
+
+def links(columns: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+    """Zeros like the derivatives by a chart, which take no memory."""
+    nothing, batch = columns.new_zeros(()), columns.shape[0]
+    return nothing.expand(batch, layout.size), nothing.expand(batch, layout.ends)
+
+
+def enclose(dense: tuple[Tensor, ...], tape: Tape) -> Tensor:
+    """The token with which a chain begins, from the links of an ordinary chart."""
+    apply: Any = _Enclose.apply
+    token: Tensor = apply(*dense, tape) if tape.older else dense[0].new_empty(0)
+    return token
+
+
+def expose(token: Tensor, tape: Tape, time: int) -> tuple[Tensor, ...]:
+    """The links of an ordinary chart, from the token of a chain at some time."""
+    if not token.requires_grad:
+        return links(tape.tensors[0], tape.layout)
+    apply: Any = _Expose.apply
+    return tuple(apply(token, tape, time))
+
+
+def advance(
+    token: Tensor, given: Tensor, layer: tuple[Tensor, Tensor] | None, call: Call
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Some steps of the charts of `call.tape`.
+
+    Args:
+        token: from the steps before.
+        given: the log weights [B, n, A] or, for one step, [B, A]; or hidden states [B, H].
+        layer: weight [A, H] and bias [A] that make the latter log weights.
+
+    Returns:
+        Probabilities [B, n, K] or [B, K], attention [B, n, K, time + n + 1] or empty, the log
+        weights, and the token for the steps to come.
+    """
+    apply: Any = _Advance.apply
+    reading, attention, actions, token = apply(token, given, *(layer or (None, None)), call)
+    return reading, attention, given if actions is None else actions, token

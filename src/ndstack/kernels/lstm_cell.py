@@ -1,0 +1,87 @@
+"""One step of an LSTM as one differentiable operation: with small layers, torch's dozen cost more."""
+
+import functools
+import importlib
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ndstack.kernels.rows import compilable, refuse_second_derivatives
+
+
+def cell(
+    gates: Tensor, x: Tensor, hidden: Tensor, memory: Tensor, by_x: Tensor, by_hidden: Tensor
+) -> tuple[Tensor, Tensor]:
+    """h_t and c_t, [B, H] each.
+
+    Args:
+        gates: what is added to the gates, [B, 4H] or [4H], ordered (input, forget, cell, output).
+        x: [B, I], the input or part of it.
+        hidden: [B, H], h_{t-1}.
+        memory: [B, H], c_{t-1}.
+        by_x, by_hidden: [4H, I] and [4H, H].
+    """
+    inputs = (gates, x, hidden, memory, by_x, by_hidden)
+    if compilable(gates) and all(tensor.dtype == gates.dtype and tensor.is_cpu for tensor in inputs):
+        result: tuple[Tensor, Tensor] = _Cell.apply(*inputs)  # type: ignore[no-untyped-call]
+        return result
+    gates = torch.addmm(torch.addmm(gates, x, by_x.t()), hidden, by_hidden.t())
+    i, f, g, o = gates.chunk(4, dim=1)
+    memory = f.sigmoid() * memory + i.sigmoid() * g.tanh()
+    return o.sigmoid() * memory.tanh(), memory
+
+
+class _Cell(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        added: Tensor,
+        x: Tensor,
+        hidden: Tensor,
+        before: Tensor,
+        by_x: Tensor,
+        by_hidden: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        before = before.contiguous()
+        batch, units = before.shape
+        gates = torch.addmm(added, x, by_x.t()).addmm_(hidden, by_hidden.t())
+        memory, shown = torch.empty_like(before), torch.empty_like(before)
+        compiled, kinds = _compiled()
+        ctx.setting = kinds[before.dtype], batch, units
+        compiled.activate(
+            *ctx.setting, gates.data_ptr(), before.data_ptr(), memory.data_ptr(), shown.data_ptr()
+        )
+        ctx.save_for_backward(gates, x, hidden, before, memory, by_x, by_hidden)
+        ctx.set_materialize_grads(False)
+        ctx.broadcast = added.dim() == 1
+        return shown, memory
+
+    @staticmethod
+    def backward(ctx: Any, grad_hidden: Tensor | None, grad_memory: Tensor | None) -> Any:
+        refuse_second_derivatives()
+        gates, x, hidden, before, memory, by_x, by_hidden = ctx.saved_tensors
+        grad_gates, grad_before = torch.empty_like(gates), torch.empty_like(before)
+        given = [None if grad is None else grad.contiguous() for grad in (grad_hidden, grad_memory)]
+        _compiled()[0].activate_backward(
+            *ctx.setting, gates.data_ptr(), before.data_ptr(), memory.data_ptr(),
+            *(0 if grad is None else grad.data_ptr() for grad in given),
+            grad_gates.data_ptr(), grad_before.data_ptr(),
+        )  # fmt: skip
+        added, wanted = grad_gates.sum(0) if ctx.broadcast else grad_gates, ctx.needs_input_grad
+        turned = grad_gates.t()
+        return (
+            added,
+            grad_gates @ by_x if wanted[1] else None,
+            grad_gates @ by_hidden if wanted[2] else None,
+            grad_before,
+            turned @ x if wanted[4] else None,
+            turned @ hidden if wanted[5] else None,
+        )
+
+
+@functools.cache
+def _compiled() -> tuple[Any, Any]:
+    """The compiled part and its kinds of numbers, loaded when first needed."""
+    kinds = importlib.import_module("ndstack.kernels.memory_numba").KIND
+    return importlib.import_module("ndstack.kernels.lstm_cell_numba"), kinds
