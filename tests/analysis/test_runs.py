@@ -172,3 +172,13 @@ def test_what_cannot_be_asked():
         Runs(weights).at(end=[(2, 0)])
     with pytest.raises(NdstackError, match="pop has shape"):
         dataclasses.replace(weights, pop=weights.pop[:, :1])
+
+
+def test_equally_good_paths_of_a_stack_graph_are_all_kept():
+    weights = random_weights(1, n=3, symbols=3, scale=0.0, zeros=0.0)
+    weights.replace[:] = weights.pop[:] = -math.inf  # all runs are pushes and as good as each other
+    runs = Runs(weights)
+    everything = stack_graph(runs)
+    assert len(everything.edges) == 1 + 6 + 36 + 36
+    for most in (0, 5):
+        assert stack_graph(runs, most=most).wfa.edges == everything.wfa.edges

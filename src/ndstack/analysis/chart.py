@@ -54,6 +54,14 @@ class Chart:
         return self._run(True)[:2]
 
     @cached_property
+    def best_below(self) -> Floats:
+        """The probability of the best way down from each configuration type to the bottom, [n + 2, K]."""
+        from ndstack.analysis.stack_graph_numba import best_below
+
+        found: Floats = best_below(self.sums[2], self.weights.steps, self.weights.bottom_fix)
+        return found
+
+    @cached_property
     def counts(self) -> Floats:
         """The logs of the numbers of runs, [n + 2, K]."""
         w = self.weights

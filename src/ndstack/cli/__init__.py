@@ -3,7 +3,7 @@
 A module here is a group of commands. Heavy imports happen inside the commands, so that `--help` is quick.
 """
 
-from ndstack.cli import analysis, automata, demonstration, experiments, languages, text, training
+from ndstack.cli import analysis, automata, demonstration, experiments, explore, languages, text, training
 from ndstack.cli.app import app, main
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "automata",
     "demonstration",
     "experiments",
+    "explore",
     "languages",
     "main",
     "text",

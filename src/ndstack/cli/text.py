@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ndstack.cli.app import app
+from ndstack.cli.app import Interrupted, app
 from ndstack.cli.arguments import AsJson, Seed
 from ndstack.errors import NdstackError
 
@@ -149,12 +149,16 @@ def train(
         if out is not None or corpus is not None or model is not None:
             raise NdstackError("--resume and CORPUS, --model or --out given; expected --resume alone")
         change_settings(resume, values)
-        result, folder = launch.train(resume, show=show, tensorboard=tensorboard), resume
+        config, folder = None, resume
     else:
         if corpus is None or model is None or out is None:
             raise NdstackError("expected CORPUS, --model NAME and --out FOLDER, or --resume FOLDER")
         config = launch.configure(corpus, model, hidden=hidden, window=window, depth=depth, settings=values)
-        result, folder = launch.train(out, config, show=show, tensorboard=tensorboard), out
+        folder = out
+    try:
+        result = launch.train(folder, config, show=show, tensorboard=tensorboard)
+    except KeyboardInterrupt:
+        raise Interrupted(f"ndstack text train --resume {folder} goes on") from None
     name = Run.open(folder).config.model
     if as_json or not sys.stdout.isatty():
         print(json.dumps({"run": str(folder), "model": name, **result.summary()}))

@@ -1,0 +1,311 @@
+"use strict";
+// The page: what is asked for, what is shown, and keys. A saved page has its view inside and asks for nothing.
+
+const saved = $("saved") ? JSON.parse($("saved").textContent) : null;
+const state = { model: "", text: "", t: 0, stack: 0, run: 0 };
+const SHORT = 16; // up to so many steps, the cards stand beside the time axis
+let view = null, timeline = null, tree = null, player = null, question = 0;
+
+const stackNow = () => (view && view.stacks[state.stack]) || null;
+const runNow = () => {
+  const stack = stackNow();
+  return stack && stack.automaton ? stack.automaton.runs[state.run] || null : null;
+};
+
+function say(text, error = false) {
+  $("message").textContent = text;
+  $("message").className = error ? "error" : "";
+}
+
+async function ask(path, body) {
+  const options = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  let answer;
+  try {
+    answer = await fetch(path, options);
+  } catch {
+    throw new Error("The server does not answer; is ndstack explore still running?");
+  }
+  if (!answer.ok) throw new Error((await answer.json().catch(() => ({ error: answer.statusText }))).error);
+  return answer;
+}
+
+/** Ask for a string and show it; what was typed stays if it is wrong. */
+async function look(place = {}) {
+  const mine = ++question;
+  state.text = $("text").value;
+  const slow = setTimeout(() => say("reading …"), 250);
+  try {
+    const found = await (await ask("api/look", { model: state.model, text: state.text })).json();
+    if (mine !== question) return;
+    say("");
+    present(found, place);
+  } catch (error) {
+    if (mine === question) say(error.message, true);
+  } finally {
+    clearTimeout(slow);
+  }
+}
+
+function present(found, place) {
+  view = found;
+  const steps = view.inputs.length;
+  state.stack = clamp(place.stack || 0, 0, Math.max(0, view.stacks.length - 1));
+  state.t = clamp(place.t === undefined ? steps : place.t, 0, steps);
+  state.run = 0;
+  const runs = stackNow() && stackNow().automaton ? stackNow().automaton.runs.length : 0;
+  state.run = clamp(place.run || 0, 0, Math.max(0, runs - 1));
+  $("main").hidden = false;
+  $("slider").max = steps;
+  $("stack").replaceChildren(...view.stacks.map((stack, i) => html("option", { value: i }, `${stack.where}: ${stack.kind}`)));
+  $("stack").value = state.stack;
+  $("stack-label").hidden = view.stacks.length < 2;
+  draw();
+}
+
+/** Everything that does not change with time, then what does. */
+function draw() {
+  if (!view) return;
+  const stack = stackNow(), automaton = stack && stack.automaton, run = runNow();
+  $("main").classList.toggle("short", view.inputs.length <= SHORT);
+  timeline = new Timeline($("time"), view, stack, go);
+  if (stack) timeline.arcs();
+  timeline.tape();
+  if (stack) drawStack(stack, automaton, run);
+  $("time-note").textContent = timeNote(stack, automaton);
+  $("stacks-title").textContent = automaton ? "Most probable stacks" : "Stacks";
+  drawTreeCard(automaton, run);
+  show();
+}
+
+function drawStack(stack, automaton, run) {
+  if (automaton && automaton.posterior) {
+    const among = automaton.accepting ? "accepting runs" : "runs";
+    timeline.heat("Actions", `posterior probability among all ${among} on the whole string`, ["push", "replace", "pop"],
+      automaton.posterior);
+  }
+  const weights = { nondeterministic: "the share of each type in the weights that the network gives",
+    superposition: "the probabilities that the network gives", stratification: "the strengths that the network gives" };
+  timeline.heat(automaton ? "Weights" : "Actions", weights[stack.kind], stack.action_names, stack.actions);
+  const meaning = automaton ? "what the network reads: state and symbol on top" : "the vector that the network reads";
+  const shares = stack.readings.every((row) => row.every((x) => x >= 0 && x < 1.001))
+    && !stack.reading_names.some((name) => /(^|, )v\d+$/.test(name));
+  timeline.heat("Readings", meaning, stack.reading_names, stack.readings, shares ? 1 : 0);
+  if (run) timeline.blocks(run, automaton, `its stack at each time, top above; ${runText(automaton, run)}`);
+  if (automaton) drawWFA(timeline, automaton);
+}
+
+const runText = (automaton, run) =>
+  `probability ${number(run.probability)} among ${automaton.accepting ? "accepting runs" : "all runs"}`;
+
+function timeNote(stack, automaton) {
+  if (!stack) return view.notes.stack;
+  const parts = [`${stack.where}: ${stack.kind} stack.`];
+  if (view.accepted !== null) parts.push(verdict(view));
+  if (automaton && automaton.entropy !== null) {
+    parts.push(`Entropy over ${automaton.accepting ? "accepting runs" : "runs"}: ${number(automaton.entropy)} nats.`);
+  }
+  if (automaton && !automaton.runs.length) parts.push("No run survives the whole string.");
+  if (!automaton) parts.push("It has no runs: its stack is one blend of vectors, so there are no single stacks, no stack WFA and no parse.");
+  return parts.join(" ");
+}
+
+function drawTreeCard(automaton, run) {
+  const some = Boolean(run && view.inputs.length);
+  $("run-label").hidden = !some || automaton.runs.length < 2;
+  tree = null;
+  if (!some) {
+    const none = !stackNow() ? "A model without a stack has no parse."
+      : !automaton ? `A ${stackNow().kind} stack has no runs, so there is no parse.`
+      : view.inputs.length ? "No run survives, so there is no parse." : "Nothing has been read, so there is nothing to parse.";
+    $("tree").replaceChildren(html("p", { class: "note" }, none));
+    $("tree-note").textContent = "";
+    return;
+  }
+  $("run").replaceChildren(...automaton.runs.map((one, i) =>
+    html("option", { value: i }, `${["best", "second best", "third best"][i]}, ${number(one.probability)}`)));
+  $("run").value = state.run;
+  $("tree-note").textContent = `A node is a place on the stack: its first leaf was read when it was pushed, its last when it was popped. `
+    + `This run: ${runText(automaton, run)}.`;
+  tree = new TreeDrawing($("tree"), run, automaton, view.inputs);
+}
+
+/** What changes with time. */
+function show() {
+  const { t } = state, steps = view.inputs.length, automaton = stackNow() && stackNow().automaton;
+  $("slider").value = t;
+  const symbol = t ? visible(view.inputs[t - 1]) : null;
+  $("slider").setAttribute("aria-valuetext", t ? `step ${t} of ${steps}, read ${symbol}` : "before the first step");
+  $("now").replaceChildren(`t = ${t} of ${steps}`, ...(t ? [", read ", html("b", {}, symbol)] : []));
+  timeline.show(t);
+  if (automaton) {
+    $("stacks-note").textContent = stacksNote(automaton, t);
+    drawStacks($("stacks"), automaton, t);
+  } else {
+    $("stacks-note").textContent = "";
+    $("stacks").replaceChildren(html("p", { class: "note" }, stackNow()
+      ? `A ${stackNow().kind} stack is one stack of blended vectors; the attention shows what is on its top.`
+      : "This model has no stack."));
+  }
+  $("next-note").textContent = nextNote(view, t);
+  drawNext($("next"), view, t);
+  if (tree) tree.show(t);
+  const hash = new URLSearchParams({ model: state.model, text: view.text, t });
+  if (state.stack) hash.set("stack", state.stack);
+  if (state.run) hash.set("run", state.run);
+  if (!saved) history.replaceState(null, "", `#${hash}`);
+}
+
+function go(time) {
+  if (!view) return;
+  state.t = clamp(time, 0, view.inputs.length);
+  show();
+}
+
+function play() {
+  const shown = (label, shape) => {
+    $("play").setAttribute("aria-label", label);
+    $("play").querySelector("path").setAttribute("d", shape);
+  };
+  const stop = () => { clearInterval(player); player = null; shown("Play", "M4 2.5v11L13 8z"); };
+  if (player) return stop();
+  if (!view) return;
+  if (state.t >= view.inputs.length) go(0);
+  shown("Pause", "M4 3h3v10H4zM9 3h3v10H9z");
+  player = setInterval(() => { go(state.t + 1); if (state.t >= view.inputs.length) stop(); }, 650);
+}
+
+async function choose(id, text, place) {
+  try {
+    const model = await (await ask(`api/models/${encodeURIComponent(id)}`)).json();
+    state.model = model.id;
+    $("model").value = model.id;
+    describe(model);
+    if (text === undefined) text = model.examples[0];
+    if (text === undefined) return sample();
+    $("text").value = text;
+    await look(place);
+  } catch (error) {
+    say(error.message, true);
+  }
+}
+
+function describe(model) {
+  const symbols = model.alphabet.slice(0, 24).flatMap((symbol) => [" ", html("code", {}, visible(symbol))]);
+  const comma = model.alphabet.some((symbol) => symbol.length > 1) ? "," : "";
+  const listed = symbols.map((one, place) => (one === " " && place ? `${comma} ` : one));
+  $("hint").replaceChildren(`${model.label} · reads`, ...listed, model.alphabet.length > 24 ? " …" : "",
+    saved ? "" : ` · up to ${model.longest} symbols`);
+  $("examples").replaceChildren(...model.examples.map((value) => html("option", { value })));
+}
+
+async function sample() {
+  try {
+    $("text").value = (await (await ask("api/sample", { model: state.model })).json()).text;
+    await look({ t: state.t || undefined });
+  } catch (error) {
+    say(error.message, true);
+  }
+}
+
+async function save() {
+  try {
+    const { model, t, stack, run } = state;
+    const page = saved ? null : await (await ask("api/save", { model, text: view.text, t, stack, run })).blob();
+    if (!page) return;
+    const address = URL.createObjectURL(page);
+    html("a", { href: address, download: `ndstack-${model.replace(/[^\w.-]/g, "_")}.html` }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 10000);
+    say("Saved as one file that works by itself.");
+  } catch (error) {
+    say(error.message, true);
+  }
+}
+
+async function copyLink() {
+  try {
+    await navigator.clipboard.writeText(location.href);
+    say("The link to this view is copied.");
+  } catch {
+    say(`The link to this view: ${location.href}`);
+  }
+}
+
+function fromHash() {
+  const hash = new URLSearchParams(location.hash.slice(1));
+  const int = (name) => (/^\d+$/.test(hash.get(name) || "") ? Number(hash.get(name)) : undefined);
+  return { model: hash.get("model"), text: hash.get("text") ?? undefined, place: { t: int("t"), stack: int("stack"), run: int("run") } };
+}
+
+function listen() {
+  let waiting = null;
+  $("question").addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(waiting); look(); });
+  $("text").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(() => look(), 450); });
+  $("model").addEventListener("change", () => choose($("model").value));
+  $("sample").addEventListener("click", sample);
+  $("save").addEventListener("click", save);
+  $("link").addEventListener("click", copyLink);
+  $("slider").addEventListener("input", () => go(Number($("slider").value)));
+  $("start").addEventListener("click", () => go(0));
+  $("back").addEventListener("click", () => go(state.t - 1));
+  $("forth").addEventListener("click", () => go(state.t + 1));
+  $("end").addEventListener("click", () => go(view.inputs.length));
+  $("play").addEventListener("click", play);
+  $("stack").addEventListener("change", () => { state.stack = Number($("stack").value); state.run = 0; draw(); });
+  $("run").addEventListener("change", () => { state.run = Number($("run").value); draw(); });
+  document.addEventListener("keydown", keys);
+  addEventListener("hashchange", () => {
+    const { model, text, place } = fromHash();
+    if (!saved && model) choose(model, text, place);
+  });
+  let width = innerWidth, later = null;
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    clearTimeout(later);
+    later = setTimeout(draw, 120);
+  });
+}
+
+function keys(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const typing = event.target.matches("input[type=text], select");
+  if (event.key === "Escape" && typing) return event.target.blur();
+  if (typing) return;
+  const steps = view ? view.inputs.length : 0;
+  const doing = {
+    ArrowLeft: () => go(state.t - 1), ArrowRight: () => go(state.t + 1), Home: () => go(0), End: () => go(steps),
+    "/": () => { $("text").focus(); $("text").select(); }, m: () => $("model").focus(), d: Theme.toggle,
+    s: () => saved || sample(),
+  };
+  if (event.key === " " && !event.target.matches("button")) doing[" "] = play;
+  if (!doing[event.key]) return;
+  event.preventDefault();
+  doing[event.key]();
+}
+
+async function start() {
+  Theme.start();
+  Tip.start();
+  listen();
+  if (saved) {
+    const { model, text } = saved.view;
+    for (const id of ["model", "text", "sample", "save", "link"]) $(id).disabled = true;
+    $("question").querySelector("[type=submit]").disabled = true;
+    $("model").append(html("option", { value: model.id }, model.id));
+    $("text").value = text;
+    state.model = model.id;
+    describe(model);
+    say("A saved view: slide through time; ndstack explore reads other strings.");
+    return present(saved.view, saved.place);
+  }
+  try {
+    const models = await (await ask("api/models")).json();
+    $("model").append(...models.map((id) => html("option", { value: id }, id)));
+    const wanted = fromHash();
+    await choose(wanted.model || models[0], wanted.text, wanted.place);
+  } catch (error) {
+    say(error.message, true);
+  }
+}
+
+start();

@@ -1,0 +1,142 @@
+"""The models that the page offers, by identifier, and strings for them; it can open nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ndstack.analysis.explorer.view import Json, view
+from ndstack.analysis.source import EXAMPLES, Source, open_source
+from ndstack.errors import NdstackError
+from ndstack.nn.examples import SENTENCE
+from ndstack.nn.generation import sample
+from ndstack.nn.language_model import LanguageModel
+from ndstack.nn.recognition import Recognizer
+from ndstack.stacks import Nondeterministic
+
+LONGEST = 200
+"""Symbols in a string."""
+MOST_WORK = 1e9
+"""Terms of Lang's recurrence for one string; so many take some ten seconds."""
+
+_PICTURED: dict[str, tuple[str, ...]] = {
+    "dyck": ("([])[()]", "([)]"),
+    "palindromes": ("abbabba", "abab"),
+    "english": (" ".join(SENTENCE), "Mary saw Mary"),
+    "three-counts": ("aaabbbccc", "aabbc"),
+    "cross-serial": ("aabbbccddd", "abdc"),
+    "four-counts": ("aabbccdd", "abcdd"),
+}
+_COUNTED: dict[str, Callable[[int, np.random.Generator], str]] = {
+    "three-counts": lambda n, _: "".join(symbol * (n // 3) for symbol in "abc"),
+    "cross-serial": lambda n, rng: _cross_serial(int(rng.integers(n // 2 + 1)), n // 2),
+    "four-counts": lambda n, _: "".join(symbol * (n // 4) for symbol in "abcd"),
+}
+
+
+def _cross_serial(i: int, half: int) -> str:
+    return "a" * i + "b" * (half - i) + "c" * i + "d" * (half - i)
+
+
+class UnknownModelError(NdstackError):
+    """An identifier that no model has."""
+
+
+class Catalogue:
+    """Models by identifier, opened when first asked for; one answer is worked on at a time."""
+
+    def __init__(self, names: Sequence[str | Path] = (), examples: bool = True) -> None:
+        """Runs, saved models or grammar files, opened at once; then the automata that ship."""
+        self._lock = threading.RLock()
+        self._open: dict[str, Source] = {}
+        for name in names:
+            self._add(open_source(name))
+        self._lazy = [name for name in EXAMPLES if examples and name not in self._open]
+        self.look = functools.lru_cache(maxsize=32)(self._look)
+
+    def _add(self, source: Source) -> None:
+        words = re.findall(r"[A-Za-z0-9+._-]+", Path(source.name).stem if source.run is None else source.name)
+        base = (words[-1] if words else "model").strip(".") or "model"
+        identifier, number = base, 2
+        while identifier in self._open:
+            identifier, number = f"{base}-{number}", number + 1
+        self._open[identifier] = dataclasses.replace(source, name=identifier)
+
+    def identifiers(self) -> list[str]:
+        """Of all models, the given ones first."""
+        return [*self._open, *(name for name in self._lazy if name not in self._open)]
+
+    def source(self, identifier: str) -> Source:
+        """The model with this identifier, or an error that says which there are."""
+        with self._lock:
+            if identifier not in self._open and identifier in self._lazy:
+                self._open[identifier] = open_source(identifier)
+            if identifier not in self._open:
+                raise UnknownModelError(
+                    f"there is no model {identifier[:60]!r} here; there are: {', '.join(self.identifiers())}"
+                )
+            return self._open[identifier]
+
+    def describe(self, identifier: str) -> Json:
+        """What the page has to know of a model."""
+        source = self.source(identifier)
+        return {
+            "id": identifier,
+            "label": source.label,
+            "alphabet": list(source.alphabet),
+            "longest": longest(source),
+            "examples": list(_PICTURED.get(identifier, ())) if source.run is None else [],
+        }
+
+    def _look(self, identifier: str, text: str) -> Json:
+        """Everything about one string; see `ndstack.analysis.explorer.view`."""
+        with self._lock:
+            source = self.source(identifier)
+            word = source.split(text)
+            most = longest(source)
+            if len(word) > most:
+                raise NdstackError(
+                    f"the string has {len(word)} symbols, but {identifier} is shown with at most {most}; "
+                    "give a shorter one"
+                )
+            return {"model": self.describe(identifier), **view(source, word)}
+
+    def sample(self, identifier: str, length: int | None, seed: int) -> str:
+        """A string of the model's language, or else one that the model writes."""
+        source, rng = self.source(identifier), np.random.default_rng(seed)
+        most = longest(source)
+        low, high = (min(source.lengths[0], most), min(source.lengths[1], most))
+        wanted = int(rng.integers(low, high + 1)) if length is None else max(0, min(length, most))
+        if source.language is not None:
+            lengths = source.language.lengths(0, most)
+            if not lengths:
+                raise NdstackError(f"{identifier} has no strings of length up to {most}")
+            nearest = min(lengths, key=lambda n: (abs(n - wanted), n))
+            return source.join(tuple(source.language.sample(nearest, rng)))
+        if identifier in _COUNTED and isinstance(source.model, Recognizer):
+            return _COUNTED[identifier](max(wanted, 4), rng)
+        if isinstance(source.model, LanguageModel):
+            with self._lock:
+                return source.join(tuple(sample(source.model, [()], wanted, seed=seed)[0].word))
+        raise NdstackError(f"there is no language to sample from for {identifier}; type a string")
+
+    def warm_up(self) -> None:
+        """Let every open model, and one that ships, read a short string: it compiles what they need."""
+        for identifier in [*self._open, *self._lazy[1:2]]:
+            self.look(identifier, self.sample(identifier, 4, 0))
+
+
+def longest(source: Source) -> int:
+    """How many symbols a string may have, so that an answer does not take too long."""
+    most = LONGEST
+    for module in source.model.modules():
+        if isinstance(module, Nondeterministic):
+            K = module.states * module.symbols
+            most = min(most, int((6 * MOST_WORK * module.symbols / K**3) ** (1 / 3)))
+    return min(most, source.model.longest) if isinstance(source.model, Recognizer) else most
