@@ -80,9 +80,12 @@ def test_what_is_left_is_estimated_from_what_was_measured(small, tmp_path):
     assert estimate.expect(paces, longer) == pytest.approx(2.0 * 9 / 4)
     assert estimate.expect(paces, longer, all_epochs=True) == 200
     assert estimate.expect({}, longer) is None
+    found = estimate.full_scale(folder, trials, trials[:1] * 10, {"LSTM": 20.0})
+    assert found == estimate.FullScale(40.0, 40.0, 1, 400.0)  # 2 epochs are allowed
+    assert estimate.full_scale(folder, trials, trials, {}).elsewhere is None
+    # Trials that were cut short do not tell how many epochs full scale takes.
     found = estimate.full_scale(folder, trials, [longer] * 10, {"LSTM": 20.0})
-    assert found == estimate.FullScale(pytest.approx(45.0), 2000.0, 1, pytest.approx(450.0))
-    assert estimate.full_scale(folder, trials, [longer], {}).elsewhere is None
+    assert found == estimate.FullScale(None, 2000.0, 1, 20_000.0)
 
 
 def test_trials_with_less_data_say_nothing_about_full_scale(small, tmp_path):

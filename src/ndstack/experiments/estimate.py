@@ -69,14 +69,14 @@ def expect(paces: Mapping[Pair, Pace], trial: Trial, *, all_epochs: bool = False
 class FullScale:
     """Core seconds that an experiment would take at full scale."""
 
-    likely: float
-    """With as many epochs as complete trials here took."""
+    likely: float | None
+    """With as many epochs as complete trials here took; None if they were not allowed as many."""
     most: float
     """With all epochs that are allowed."""
     pairs: int
     """How many pairs of model and language were measured."""
     elsewhere: float | None
-    """With the epochs of `likely` and the given seconds of an epoch."""
+    """With the given seconds of an epoch, and the epochs of `likely`, or else of `most`."""
 
 
 def full_scale(
@@ -91,10 +91,12 @@ def full_scale(
         given: seconds of an epoch somewhere else, by label.
     """
     sizes = {_size(trial) for trial in full}
-    paces = measure(folder, (trial for trial in measured if _size(trial) in sizes))
+    alike = [trial for trial in measured if _size(trial) in sizes]
+    paces = measure(folder, alike)
     if not {_kind(trial) for trial in full} <= {name.rstrip("0123456789-") for name, _ in paces}:
         return None
-    likely = sum(expect(paces, trial) or 0.0 for trial in full)
+    cut = min(map(_most, alike)) < max(map(_most, full))
+    likely = None if cut else sum(expect(paces, trial) or 0.0 for trial in full)
     most = sum(expect(paces, trial, all_epochs=True) or 0.0 for trial in full)
     elsewhere = None
     if {trial.label for trial in full} <= given.keys():
@@ -102,13 +104,17 @@ def full_scale(
             label: {key: dataclasses.replace(pace, seconds_an_epoch=seconds) for key, pace in paces.items()}
             for label, seconds in given.items()
         }
-        elsewhere = sum(expect(there[trial.label], trial) or 0.0 for trial in full)
+        elsewhere = sum(expect(there[trial.label], trial, all_epochs=cut) or 0.0 for trial in full)
     return FullScale(likely, most, len(paces), elsewhere)
 
 
 def _size(trial: Trial) -> tuple[str, DataConfig, ModelOptions]:
     """What, besides the model, decides how long an epoch takes."""
     return trial.language, trial.config.data, trial.config.options
+
+
+def _most(trial: Trial) -> int:
+    return trial.config.training.max_epochs
 
 
 def _kind(trial: Trial) -> str:

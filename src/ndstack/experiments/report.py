@@ -115,15 +115,15 @@ def _full_scale(folder: SweepFolder, plan: Planned, trials: list[Trial]) -> dict
     if found is None:
         why = "not every kind of model was trained on the full data here"
         return {"at full scale": f"{len(full):,} trials; {why}"}
-    likely, most = (estimate.show_seconds(seconds / cores()) for seconds in (found.likely, found.most))
-    facts = {
-        "at full scale": f"{len(full):,} trials would take {likely} on the {cores()} cores of this machine "
-        f"with as many epochs as the trials here took, {most} with all that are allowed; {found.pairs} pairs "
-        "of model and language were measured"
-    }
+    here, most = f"the {cores()} cores of this machine", estimate.show_seconds(found.most / cores())
+    text = f"{len(full):,} trials would take {most} on {here} with all epochs that are allowed"
+    if found.likely is not None:
+        likely = estimate.show_seconds(found.likely / cores())
+        text += f", {likely} with as many as the trials here took"
+    facts = {"at full scale": f"{text}; {found.pairs} pairs of model and language were measured"}
     if found.elsewhere is not None:
-        there = estimate.show_seconds(found.elsewhere)
-        facts["in the dissertation"] = f"{there} of one CPU or GPU for as many epochs, by table 6.1"
+        there, epochs = estimate.show_seconds(found.elsewhere), "all" if found.likely is None else "as many"
+        facts["in the dissertation"] = f"{there} of one CPU or GPU with {epochs} epochs, by table 6.1"
     return facts
 
 
