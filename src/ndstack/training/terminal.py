@@ -1,20 +1,14 @@
-"""Progress on a terminal: the epoch, its batches, the value to watch, the best so far, the time left."""
+"""Progress on a terminal: the value to watch, the best so far, the epochs, the batches, the time left."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.progress import (
-    Progress as Bar,
-)
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.text import Text
 
 from ndstack.training.observers import Observer
 
@@ -25,42 +19,43 @@ if TYPE_CHECKING:
 
 
 class Terminal(Observer):
-    """Two lines: all epochs and the one at work; below them the metrics."""
+    """A line of metrics, and below it a bar for all epochs and one for the batches of the one at work."""
 
-    def __init__(self, title: str, watched: str = "difference") -> None:
+    def __init__(self, title: str, watched: str = "difference", console: Console | None = None) -> None:
         self.title, self.key = title, f"validation_{watched}"
         self.watched = "difference to the lower bound" if watched == "difference" else watched
-        columns = (
-            TextColumn("{task.description}"),
+        self.bars = Bars(
+            TextColumn("{task.description:12}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
         )
-        self.bar = Bar(*columns, console=Console(stderr=True), transient=True)
-        self.epochs = self.bar.add_task(title, total=None, note="")
-        self.batches = self.bar.add_task("  batches", total=None, note="")
+        self.epochs = self.bars.add_task("epochs", total=None)
+        self.batches = self.bars.add_task("batches", total=None)
+        self.note = Text(f"{title}: the first epoch")
+        console = console or Console(stderr=True)
+        self.live = Live(Group(self.note, self.bars), console=console, transient=True, refresh_per_second=4)
 
     def start(self, config: TrainingConfig, progress: Progress) -> None:
         """Begin to draw."""
-        self.bar.update(self.epochs, total=config.max_epochs, completed=progress.epoch)
+        self.bars.update(self.epochs, total=config.max_epochs, completed=progress.epoch)
         self._show(progress)
-        self.bar.start()
+        self.live.start()
 
     def epoch(self, progress: Progress, steps: int) -> None:
         """A new epoch."""
-        self.bar.reset(self.batches, total=steps, completed=progress.step)
-        self.bar.update(self.batches, description=f"  epoch {progress.epoch + 1}")
+        self.bars.reset(self.batches, total=steps, completed=progress.step)
+        self.bars.update(self.batches, description=f"epoch {progress.epoch + 1}")
 
     def step(self, progress: Progress, loss: float) -> None:
         """One batch more."""
-        self.bar.update(self.batches, completed=progress.step)
+        self.bars.update(self.batches, completed=progress.step)
 
     def validated(self, progress: Progress) -> None:
         """One epoch more."""
-        self.bar.update(self.epochs, completed=progress.epoch)
+        self.bars.update(self.epochs, completed=progress.epoch)
         self._show(progress)
 
     def end(self, result: Result) -> None:
@@ -69,7 +64,7 @@ class Terminal(Observer):
 
     def close(self) -> None:
         """Clear the lines, whatever happened."""
-        self.bar.stop()
+        self.live.stop()
 
     def _show(self, progress: Progress) -> None:
         schedule = progress.schedule
@@ -77,5 +72,7 @@ class Terminal(Observer):
             return
         last = progress.history[-1][self.key]
         best = next(line[self.key] for line in progress.history if line["epoch"] == schedule.best_epoch)
-        note = f"{self.watched} {last:.4f}, best {best:.4f} (epoch {schedule.best_epoch}), "
-        self.bar.update(self.epochs, note=note + f"learning rate {schedule.learning_rate:g}")
+        self.note.plain = (
+            f"{self.title}: {self.watched} {last:.4f}, best {best:.4f} (epoch {schedule.best_epoch}), "
+            f"learning rate {schedule.learning_rate:g}"
+        )
