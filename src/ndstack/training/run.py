@@ -55,7 +55,7 @@ class Run:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if any(entry.name != files.LOCK for entry in folder.iterdir()):
-                hint = f"ndstack train --resume {folder} goes on with it; or " if is_run(folder) else ""
+                hint = f"{cls.open(folder).resuming} goes on with it; or " if is_run(folder) else ""
                 raise TrainingError(f"{folder} is not empty: {hint}choose another folder")
             (folder / STATE).parent.mkdir()
             run = cls(folder, config)
@@ -89,7 +89,7 @@ class Run:
         except OSError as error:
             raise TrainingError(
                 f"cannot write {self.folder / name}: {error.strerror or error}; what was saved before is "
-                f"untouched: mend it, then ndstack train --resume {self.folder}"
+                f"untouched: mend it, then {self.resuming}"
             ) from None
 
     def log(self, message: str) -> None:
@@ -132,6 +132,11 @@ class Run:
         return load(self.folder, parameters=parameters)
 
     @property
+    def resuming(self) -> str:
+        """The command that goes on with the run."""
+        return f"ndstack {'text ' if self.config.corpus else ''}train --resume {self.folder}"
+
+    @property
     def label(self) -> str:
         """A short name for legends: the model's, or the folder's."""
         return self.config.model or self.folder.name
@@ -167,7 +172,7 @@ class Run:
         except OSError as error:
             raise TrainingError(
                 f"cannot write {self.folder / name}: {error.strerror or error}; what was saved before is "
-                f"untouched: mend it, then ndstack train --resume {self.folder}"
+                f"untouched: mend it, then {self.resuming}"
             ) from None
 
     def _lines(self, name: str) -> list[dict[str, Any]]:
