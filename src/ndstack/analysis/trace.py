@@ -23,6 +23,7 @@ from ndstack.errors import NdstackError
 from ndstack.grammars.grammar import Word
 from ndstack.languages.language import Language, Lengths
 from ndstack.nn.attention import StackAttention
+from ndstack.nn.evaluating import evaluating
 from ndstack.nn.language_model import LanguageModel
 from ndstack.nn.recognition import Recognizer
 from ndstack.nn.rnn import StackRNN
@@ -82,7 +83,7 @@ def trace(model: Model, word: Word, language: Language | None = None, lengths: L
         )
         names = Names(symbols, model.layout.states, model.layout.tops)
         return Trace(symbols, tuple(stack_traces(caught, symbols, names, accept)), accepted=accepted)
-    with _caught(model) as caught, _evaluating(model):
+    with _caught(model) as caught, evaluating(model):
         logits = model.logits([symbols])[0]
     inputs = (_distinct(BOS, model.alphabet), *symbols) if model.bos else symbols
     outputs = (*model.alphabet, _distinct(EOS, model.alphabet))
@@ -150,14 +151,3 @@ def _of_attention(caught: Caught, where: str) -> Callable[..., None]:
         caught.append((where, layer.stack, actions[0], None if pushed is None else pushed[0]))
 
     return catch
-
-
-@contextmanager
-def _evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Without dropout; afterwards as it was."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)

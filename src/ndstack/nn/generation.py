@@ -6,16 +6,16 @@ and EOS included, under the model itself, at temperature 1.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.grammars.grammar import Word
+from ndstack.nn.evaluating import evaluating
 from ndstack.nn.language_model import LanguageModel
 
 
@@ -93,7 +93,7 @@ def beam_search(
     searches = [_Search(model, prefix, max_length, width) for prefix in _checked(model, prefixes, max_length)]
     alive = searches
     device = model.output.weight.device
-    with _inference(model):
+    with evaluating(model):
         logits, state = model(torch.empty(len(searches), 0, dtype=torch.long, device=device))
         while alive:
             log_p = logits[:, -1].double().log_softmax(dim=1).cpu()
@@ -168,7 +168,7 @@ def _one_by_one(
     scores, complete = [0.0] * len(words), [False] * len(words)
     device = model.output.weight.device
     alive = list(range(len(words)))
-    with _inference(model):
+    with evaluating(model):
         logits, state = model(torch.empty(len(words), 0, dtype=torch.long, device=device))
         for time in range(max_length + 1):
             log_p = logits[:, -1].double().log_softmax(dim=1)
@@ -203,15 +203,3 @@ def _checked(model: LanguageModel, prefixes: Sequence[Word], max_length: int) ->
             f"max_length is {max_length}, expected at least {max(sizes, default=0)}, the length of a prefix"
         )
     return [row[:size] for row, size in zip(symbols.tolist(), sizes, strict=True)]
-
-
-@contextlib.contextmanager
-def _inference(model: LanguageModel) -> Iterator[None]:
-    """Without gradients and dropout."""
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        model.train(training)

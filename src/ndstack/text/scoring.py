@@ -6,7 +6,6 @@ own, after `<eos>`.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.nn import LanguageModel
+from ndstack.nn.evaluating import evaluating
 from ndstack.text.batches import IGNORED
 from ndstack.text.loss import surprisals
 from ndstack.text.vocabulary import Vocabulary
@@ -75,7 +75,7 @@ class ModelScorer:
             targets[place, : len(row)] = torch.tensor(row)
         inputs = targets.roll(1, 1).clamp_min(0)
         inputs[:, 0] = model.boundary
-        with torch.no_grad(), evaluating(model):
+        with evaluating(model):
             hidden, _ = model.hidden(inputs.to(device), model.start(len(rows)))
             return surprisals(hidden, model.output, targets.to(device)).cpu() / math.log(2)
 
@@ -124,14 +124,3 @@ def _groups(order: Sequence[int], lengths: Sequence[int], places: int) -> Iterat
         group.append(index)
     if group:
         yield group
-
-
-@contextlib.contextmanager
-def evaluating(model: LanguageModel) -> Iterator[None]:
-    """Without dropout."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)

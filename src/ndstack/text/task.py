@@ -12,11 +12,11 @@ import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.nn import LanguageModel, carried
+from ndstack.nn.evaluating import evaluating
 from ndstack.nn.state import NetworkState
 from ndstack.text.batches import Batch, Sentences, Stream
 from ndstack.text.corpus import Corpus, Tokens
@@ -112,7 +112,6 @@ def read(model: LanguageModel, batch: Batch, state: NetworkState | None) -> tupl
     return total_loss(hidden, model.output, batch.targets.to(device)), state
 
 
-@torch.no_grad()
 def total_nats(
     model: LanguageModel,
     part: Stream | Sentences,
@@ -128,20 +127,19 @@ def total_nats(
         progress: called with 1 after each chunk or batch.
     """
     share = share or Share()
-    training, nats, symbols = model.training, 0.0, 0
-    model.eval()
+    nats, symbols = 0.0, 0
     state: NetworkState | None = None
-    for number in range(len(part)):
-        if isinstance(part, Sentences):
-            batch = part.batch(number, *share)
-            total, _ = read(model, batch, None)
-        else:
-            batch = part.chunk(number, *share)
-            total, state = read(model, batch, state)
-        nats += total.item()
-        symbols += int((batch.targets >= 0).sum())
-        progress(1)
-    model.train(training)
+    with evaluating(model):
+        for number in range(len(part)):
+            if isinstance(part, Sentences):
+                batch = part.batch(number, *share)
+                total, _ = read(model, batch, None)
+            else:
+                batch = part.chunk(number, *share)
+                total, state = read(model, batch, state)
+            nats += total.item()
+            symbols += int((batch.targets >= 0).sum())
+            progress(1)
     return Nats(nats, symbols)
 
 
