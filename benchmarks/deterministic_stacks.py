@@ -1,9 +1,10 @@
 """What a deterministic stack costs: superposition and stratification against no stack.
 
 Forward and backward. The RNNs are an LSTM of 20 units over one-hot input, stepped or as one
-operation; the baseline is the same LSTM without a stack, stepped. Scans are the stacks alone, as
-stack attention uses them. Runs take turns, so that noise hits all alike. Medians are shown, also of
-the ratio, which is that of two runs one shortly after the other.
+operation; the baseline is the same LSTM without a stack, stepped with the same cell; beside it stands
+torch's own cell. Scans are the stacks alone, as stack attention uses them. Runs take turns, so that
+noise hits all alike. Medians are shown, also of the ratio, which is that of two runs one shortly after
+the other.
 
     python -m benchmarks.deterministic_stacks [--length 80] [--json FILE]
 """
@@ -21,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ndstack.kernels.lstm_cell import cell as lstm_cell
 from ndstack.stacks import LSTMWeights, Stack, Stratification, Superposition
 
 SYMBOLS = 3
@@ -44,16 +46,26 @@ class StackLSTM(torch.nn.Module):
         batch, cell, stack = inputs.shape[0], self.cell, self.stack
         memory = (inputs.new_zeros(batch, HIDDEN), inputs.new_zeros(batch, HIDDEN))
         hidden = []
+        added = cell.bias_ih + cell.bias_hh
         if stack is None:
             for x in inputs.unbind(1):
-                memory = cell(x, memory)
+                memory = lstm_cell(added, x, *memory, cell.weight_ih, cell.weight_hh)
                 hidden.append(memory[0])
             return self.output(torch.stack(hidden, dim=1))
         state, weight, bias = stack.start(batch), self.controls.weight, self.controls.bias
-        for x in inputs.unbind(1):
-            memory = cell(torch.cat([x, state.reading], dim=1), memory)
+        of_input, of_reading = cell.weight_ih.split((SYMBOLS, stack.reading_size), dim=1)
+        for gates in torch.nn.functional.linear(inputs, of_input, added).unbind(1):
+            memory = lstm_cell(gates, state.reading, *memory, of_reading, cell.weight_hh)
             hidden.append(memory[0])
             state = stack.drive(state, memory[0], weight, bias)
+        return self.output(torch.stack(hidden, dim=1))
+
+    def stepped_by_torch(self, inputs: Tensor) -> Tensor:
+        """Without a stack, with `torch.nn.LSTMCell`."""
+        hidden, memory = [], None
+        for x in inputs.unbind(1):
+            memory = self.cell(x, memory)
+            hidden.append(memory[0])
         return self.output(torch.stack(hidden, dim=1))
 
     def whole(self, inputs: Tensor) -> Tensor:
@@ -88,7 +100,10 @@ def networks(length: int, batch: int, size: int, repeats: int) -> list[Row]:
     }
     bare = StackLSTM(None)
     models = {name: StackLSTM(stack) for name, stack in stacks.items()}
-    work: dict[str, Callable[[], Tensor]] = {"no stack, stepped": lambda: bare.stepped(inputs)}
+    work: dict[str, Callable[[], Tensor]] = {
+        "no stack, stepped": lambda: bare.stepped(inputs),
+        "no stack, torch.nn.LSTMCell": lambda: bare.stepped_by_torch(inputs),
+    }
     for name, model in models.items():
         work[f"{name}, stepped"] = lambda model=model: model.stepped(inputs)
         work[f"{name}, one operation"] = lambda model=model: model.whole(inputs)

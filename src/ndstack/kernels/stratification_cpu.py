@@ -128,7 +128,7 @@ class _Drive(torch.autograd.Function):
         refuse_second_derivatives()
         elements, hidden, weight, bias, new = ctx.saved_tensors
         batch, k, width = elements.shape
-        grads = [elements.new_empty(tensor.shape) for tensor in (elements, hidden, weight, bias)]
+        grads = [torch.empty_like(tensor) for tensor in (elements, hidden, weight, bias)]
         if grad_reading is not None:
             grad_reading = with_stride(grad_reading)
         if grad_new is not None:

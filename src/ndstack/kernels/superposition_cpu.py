@@ -80,7 +80,7 @@ class _Step(torch.autograd.Function):
     def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
         refuse_second_derivatives()
         cells, actions, vectors = ctx.saved_tensors
-        grads = [cells.new_empty(tensor.shape) for tensor in (cells, actions, vectors)]
+        grads = [torch.empty_like(tensor) for tensor in (cells, actions, vectors)]
         if grad_reading is not None:
             grad_reading = with_stride(grad_reading)
         if grad_new is not None:
@@ -120,7 +120,7 @@ class _Drive(torch.autograd.Function):
     def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
         refuse_second_derivatives()
         cells, hidden, weight, bias = saved = ctx.saved_tensors
-        grads = [cells.new_empty(tensor.shape) for tensor in saved]
+        grads = [torch.empty_like(tensor) for tensor in saved]
         if grad_reading is not None:
             grad_reading = with_stride(grad_reading)
         if grad_new is not None:

@@ -57,33 +57,52 @@ def run(controller: torch.nn.RNNBase, x: Tensor, memory: Memory) -> tuple[Tensor
     return output, Memory(last.unbind(0), ())
 
 
-def weights_of(controller: torch.nn.RNNBase) -> list[list[Tensor]]:
-    """The weights of each layer, as `step` wants them: of an LSTM, the two biases are one."""
+def prepare(
+    controller: torch.nn.RNNBase, x: Tensor, reading_size: int
+) -> tuple[tuple[Tensor, ...], list[list[Tensor]]]:
+    """What `step` wants, computed once for all steps: an input for each, and the weights of each layer.
+
+    Of an LSTM, the inputs are what x_t contributes to the gates of the first layer, biases included.
+
+    Args:
+        controller: whose input is x_t and the reading, side by side.
+        x: [B, n, controller.input_size - reading_size].
+        reading_size: of what is read at each step.
+    """
     layers: list[list[Tensor]] = controller.all_weights  # type: ignore[assignment]
     if not has_cells(controller):
-        return layers
-    return [
-        [by_x, by_hidden, input_bias + hidden_bias] for by_x, by_hidden, input_bias, hidden_bias in layers
-    ]
+        return x.unbind(1), layers
+    weights = [[by_x, by_hidden, biases[0] + biases[1]] for by_x, by_hidden, *biases in layers]
+    by_input, by_hidden, bias = weights[0]
+    size = by_input.shape[1] - reading_size
+    weights[0] = [by_input[:, size:], by_hidden, bias]
+    return torch.nn.functional.linear(x, by_input[:, :size], bias).unbind(1), weights
 
 
 def step(
-    controller: torch.nn.RNNBase, weights: Sequence[Sequence[Tensor]], x: Tensor, memory: Memory
+    controller: torch.nn.RNNBase,
+    weights: Sequence[Sequence[Tensor]],
+    given: Tensor,
+    reading: Tensor,
+    memory: Memory,
 ) -> Memory:
-    """One step, with the input [B, input_size].
+    """One step.
 
     Args:
         controller: says which kind of cell.
-        weights: `weights_of(controller)`, which is slow to ask for at every step.
-        x: the input.
+        weights: of each layer, from `prepare`.
+        given: the input of this step, from `prepare`.
+        reading: [B, reading_size].
         memory: before the step.
     """
     hidden: list[Tensor] = []
     cells: list[Tensor] = []
+    x = reading if has_cells(controller) else torch.cat([given, reading], dim=1)
     for layer, own in enumerate(weights):
         if has_cells(controller):
             by_x, by_hidden, bias = own
-            x, cell = lstm_cell(bias, x, memory.hidden[layer], memory.cells[layer], by_x, by_hidden)
+            added = bias if layer else given
+            x, cell = lstm_cell(added, x, memory.hidden[layer], memory.cells[layer], by_x, by_hidden)
             cells.append(cell)
         elif isinstance(controller, torch.nn.GRU):
             x = torch.gru_cell(x, memory.hidden[layer], *own)

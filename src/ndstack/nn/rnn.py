@@ -184,13 +184,14 @@ class StackRNN(Backbone):
         """The same, step by step."""
         assert self.stack is not None
         assert self.actions is not None
-        controls, weights = self._controls(), controllers.weights_of(self.controller)
+        controls, read_size = self._controls(), self.controller.input_size - self.input_size
+        inputs, weights = controllers.prepare(self.controller, x, read_size)
         memory, stack = Memory(state.hidden, state.cells), state.stack
         assert stack is not None
         hidden, readings = [], []
-        for symbol in x.unbind(1):
+        for given in inputs:
             reading = stack.reading if self.reader is None else self.reader(stack.reading)
-            memory = controllers.step(self.controller, weights, torch.cat([symbol, reading], dim=1), memory)
+            memory = controllers.step(self.controller, weights, given, reading, memory)
             top = memory.hidden[-1]
             if self.push_hidden:
                 stack = self.stack.step(stack, self.actions(top), top)
