@@ -1,5 +1,7 @@
 """Every code block and command of README and docs is run."""
 
+import ast
+import functools
 import os
 import re
 import subprocess
@@ -45,10 +47,20 @@ def test_no_figure_is_missing(page):
     assert not re.search(r"BENCH_|\bTBD\b|\?\?\?", page.read_text(encoding="utf-8"))
 
 
+def anchors(page):
+    """The headings of a page as the ends of links, as GitHub makes them."""
+    headings = re.findall(
+        r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S), re.M
+    )
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
+        found = page.parent / target if target else page
+        assert found.exists(), target
+        assert not anchor or anchor in anchors(found), f"{target}#{anchor}"
 
 
 def test_pictures_are_what_the_code_draws(tmp_path, monkeypatch):
@@ -61,3 +73,56 @@ def test_pictures_are_what_the_code_draws(tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "HERE", tmp_path)
     pictures.main()
     assert kept == {p.name: p.read_text(encoding="utf-8") for p in tmp_path.glob("*.svg")}
+
+
+@functools.cache
+def defined_in(file):
+    """The functions, methods (`Class.method`), classes, arguments and module-level names of a Python file."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    names = {
+        name.id
+        for statement in tree.body
+        if isinstance(statement, ast.Assign | ast.AnnAssign)
+        for name in ast.walk(statement)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.arg):
+            names.add(node.arg)
+    return names
+
+
+def test_names_in_the_map_are_defined_where_it_says():
+    page, checked = ROOT / "docs" / "map.md", 0
+    for cell in re.findall(r"(?<=\| )[^|\n]*", page.read_text(encoding="utf-8")):
+        for target, text in re.findall(r"\]\(([^)]+)\)([^\[]*)", cell):
+            names = re.findall(r"`([^`]+)`", text)
+            if target.endswith(".py"):
+                assert {*names} <= defined_in(page.parent / target), (target, names)
+                checked += len(names)
+    assert checked > 200
+
+
+def test_the_map_has_every_number():
+    """As counted in the text: 20 definitions, 7 propositions and lemmas, the rest by chapter."""
+    text = (ROOT / "docs" / "map.md").read_text(encoding="utf-8")
+    counts = {
+        "eq.": {2: 8, 3: 1, 4: 9, 5: 2, 6: 2, 8: 5, 9: 4, 10: 2},
+        "figure": {1: 5, 3: 1, 4: 2, 5: 3, 6: 2, 7: 2, 8: 2, 9: 5, 10: 2},
+        "table": {6: 1, 7: 2, 9: 1},
+    }
+    wanted = [
+        f"{kind} {c}.{n}"
+        for kind, by in counts.items()
+        for c, count in by.items()
+        for n in range(1, count + 1)
+    ]
+    wanted += [f"definition {n}" for n in range(1, 21)] + ["algorithm 1", "algorithm 2"]
+    wanted += [f"{'proposition' if n in (1, 5, 7) else 'lemma'} {n}" for n in range(1, 8)]
+    rows = re.findall(r"^\| ([^|]*?):", text, re.M)
+    found = {one for row in rows for one in row.split(", ")}
+    assert not [one for one in wanted if one not in found]
