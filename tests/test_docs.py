@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import importlib
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
 
 
 def blocks(page):
@@ -49,13 +51,16 @@ def test_no_figure_is_missing(page):
 
 def anchors(page):
     """The headings of a page as the ends of links, as GitHub makes them."""
-    headings = re.findall(
-        r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S), re.M
-    )
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    plain = [
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", text, re.M)
+    ]
+    before = [plain[:number].count(one) for number, one in enumerate(plain)]
+    return [one + (f"-{count}" if count else "") for one, count in zip(plain, before, strict=True)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES + REFERENCE, ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
         found = page.parent / target if target else page
@@ -63,16 +68,26 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(found), f"{target}#{anchor}"
 
 
+def written_by(program, folder, monkeypatch):
+    """The text files that a program of docs/ writes, by name."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    made = importlib.import_module(program)
+    monkeypatch.setattr(made, "HERE", folder)
+    made.main()
+    return {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+
+
+def kept_in(folder, pattern):
+    return {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / folder).glob(pattern)}
+
+
 def test_pictures_are_what_the_code_draws(tmp_path, monkeypatch):
-    kept = {p.name: p.read_text(encoding="utf-8") for p in (ROOT / "docs" / "pictures").glob("*.svg")}
-    sys.path.insert(0, str(ROOT / "docs"))
-    try:
-        import pictures
-    finally:
-        sys.path.pop(0)
-    monkeypatch.setattr(pictures, "HERE", tmp_path)
-    pictures.main()
-    assert kept == {p.name: p.read_text(encoding="utf-8") for p in tmp_path.glob("*.svg")}
+    assert kept_in("pictures", "*.svg") == written_by("pictures", tmp_path, monkeypatch)
+
+
+def test_the_reference_is_what_the_docstrings_say(tmp_path, monkeypatch):
+    """If not: `make docs`, or `python docs/reference.py` for this part alone."""
+    assert kept_in("reference", "*") == written_by("reference", tmp_path, monkeypatch)
 
 
 @functools.cache
