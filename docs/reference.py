@@ -242,7 +242,7 @@ def describe_class(found: Name) -> Iterator[str]:
     """Signature, docstring, fields, properties and methods of a class."""
     node = found.node
     assert isinstance(node, ast.ClassDef)
-    methods = [one for one in node.body if isinstance(one, Function)]
+    methods = methods_of(found)
     made = next((one for one in methods if one.name == "__init__"), None)
     record = is_record(found)
     declared = fields(found) if record else {}
@@ -252,8 +252,7 @@ def describe_class(found: Name) -> Iterator[str]:
         yield code(call(f"class {node.name}", [declaration for declaration, _ in declared.values()]))
     else:
         yield code(f"class {node.name}")
-    shown = [value(base) for base in node.bases if not value(base).startswith(("_", "ABC", "Generic"))]
-    yield place(found) + "".join(f", a subclass of `{base}`" for base in shown[:1]) + "."
+    yield place(found) + "".join(f", a subclass of {base}" for base in shown_bases(found)[:1]) + "."
     yield markdown(documented(found.doc, found.name))
     about = [f"- `{declaration}`: {markdown(text)}" for declaration, text in declared.values() if text]
     if about:
@@ -261,6 +260,42 @@ def describe_class(found: Name) -> Iterator[str]:
     for method in methods:
         if not method.name.startswith("_") and method.name not in HOOKS:
             yield from describe_method(node.name, method)
+
+
+def shown_bases(found: Name) -> list[str]:
+    """The bases that say something, with links to those that are public."""
+    assert isinstance(found.node, ast.ClassDef)
+    texts = [value(base) for base in found.node.bases]
+    known = {base.name: pages().get((base.module.name, base.name)) for base in bases(found)}
+    shown = []
+    for text in texts:
+        name = text.partition("[")[0]
+        if page := known.get(name):
+            shown.append(f"[`{text}`]({page}.md#{name.lower()})")
+        elif name not in known and name not in ("ABC", "Generic"):
+            shown.append(f"`{text}`")
+    return shown
+
+
+def methods_of(found: Name) -> list[Function]:
+    """The methods of a class, those of bases that are not public included."""
+    assert isinstance(found.node, ast.ClassDef)
+    own = {one.name: one for one in found.node.body if isinstance(one, Function)}
+    hidden = [base for base in bases(found) if (base.module.name, base.name) not in pages()]
+    inherited = {one.name: one for base in hidden for one in methods_of(base)}
+    return list((inherited | own).values())
+
+
+@cache
+def pages() -> dict[tuple[str, str], str]:
+    """The page of each public name, by the module that defines it."""
+    names = [
+        (part, find(of, name))
+        for part in MODULES
+        for of in [module(f"ndstack.{part}")]
+        for name in of.public()
+    ]
+    return {(found.module.name, found.name): part for part, found in names}
 
 
 def describe_method(owner: str, method: Function) -> Iterator[str]:
@@ -303,7 +338,8 @@ def describe(found: Name) -> Iterator[str]:
     elif isinstance(node, ast.AnnAssign):
         yield code(f"{found.name}: {kind(node.annotation)}")
     else:
-        yield code(f"{found.name} = {value(node.value)}")
+        source = found.module.file.read_text(encoding="utf-8")
+        yield code(ast.get_source_segment(source, node) or "")
     yield place(found) + "."
     yield markdown(documented(found.doc, found.name))
 
