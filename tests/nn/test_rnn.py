@@ -114,6 +114,38 @@ def test_whole_equals_chunks_equals_steps(name, options):
         torch.testing.assert_close(state.cells, last.cells)
 
 
+@pytest.mark.parametrize("name", [name for name in STACKS if name != "none"])
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("sizes", [[5, 16], [10, 10, 1], [1] * 21])
+def test_gradients_through_chunks_are_those_of_the_whole(name, layers, sizes):
+    """Long enough for the memory of a chart to grow on the way."""
+    rnn, x = network(STACKS[name](), num_layers=layers), torch.randn(2, 21, 4, dtype=torch.float64)
+    weight = torch.randn(2, 21, rnn.output_size, dtype=torch.float64)
+    parameters = [*rnn.parameters()]
+    whole = torch.autograd.grad((rnn(x)[0] * weight).sum(), parameters)
+    state, parts = None, []
+    for part in x.split(sizes, dim=1):
+        output, state = rnn(part, state)
+        parts.append(output)
+    chunked = torch.autograd.grad((torch.cat(parts, 1) * weight).sum(), parameters)
+    torch.testing.assert_close(chunked, whole, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("name", STACKS)
+def test_half_precision_goes_in_and_comes_out(name, layers, dtype):
+    rnn, x = network(STACKS[name](), num_layers=layers), inputs()
+    expected = rnn(x)[0]
+    rnn.to(dtype)
+    first, state = rnn(x[:, :3].to(dtype))
+    second, _ = rnn(x[:, 3:].to(dtype), state)
+    assert second.dtype == dtype
+    torch.testing.assert_close(torch.cat([first, second], 1).double(), expected, rtol=0, atol=0.1)
+    second.float().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in rnn.parameters())
+
+
 def test_layers_are_stacked_as_section_3_2_says():
     """Reading into the first layer, actions from the top one, written out with torch's own cells."""
     stack = Superposition(3)

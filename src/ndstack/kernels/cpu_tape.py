@@ -206,7 +206,7 @@ class _Advance(torch.autograd.Function):
 class _Enclose(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, columns: Tensor, alpha: Tensor, tape: Tape) -> Tensor:
-        ctx.tape = tape
+        ctx.tape, ctx.sizes = tape, (columns.shape[1], alpha.shape[1])
         ctx.set_materialize_grads(False)
         return columns.new_empty(0)
 
@@ -218,7 +218,8 @@ class _Enclose(torch.autograd.Function):
         if run.table is not None:
             cpu_step.finish(tape.kind, tape.at, run.at, 0, tape.batch)
         tape.forget()
-        return run.columns, run.alpha, None
+        size, ends = ctx.sizes  # the chart may have grown since; its first columns are where they were
+        return run.columns[:, :size], run.alpha[:, :ends], None
 
 
 class _Expose(torch.autograd.Function):

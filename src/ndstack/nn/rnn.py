@@ -148,7 +148,8 @@ class StackRNN(Backbone):
             hidden, readings, state = self._fused(x, state)
         else:
             hidden, readings, state = self._by_steps(x, state)
-        return torch.cat([hidden, readings], dim=2) if self.output_reading else hidden, state
+        output = torch.cat([hidden, readings], dim=2) if self.output_reading else hidden
+        return output.to(x.dtype), state
 
     @property
     def in_one_operation(self) -> bool:
@@ -190,7 +191,8 @@ class StackRNN(Backbone):
         assert stack is not None
         hidden, readings = [], []
         for given in inputs:
-            reading = stack.reading if self.reader is None else self.reader(stack.reading)
+            reading = stack.reading.to(x.dtype)  # a stack may be more precise than the network
+            reading = reading if self.reader is None else self.reader(reading)
             memory = controllers.step(self.controller, weights, given, reading, memory)
             top = memory.hidden[-1]
             if self.push_hidden:
