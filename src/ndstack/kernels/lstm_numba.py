@@ -3,10 +3,11 @@
 Gates are ordered (input, forget, cell, output), as in `torch.nn.LSTM`.
 """
 
-import numba
 import numpy as np
 
-_compiled = numba.njit(cache=True, nogil=True)
+from ndstack.compiling import compiler
+
+_compiled = compiler(nogil=True)
 
 
 @_compiled
