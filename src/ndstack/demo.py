@@ -45,10 +45,10 @@ QUICK: dict[str, Any] = {
 }
 
 
-def run_demo(out: Path, *, quick: bool) -> None:
+def run_demo(out: Path, *, quick: bool) -> list[dict[str, Any]]:
     """Train both, compare them, let the winner write; runs, pictures and figures go to `out`.
 
-    A demo that was interrupted goes on where it stopped.
+    A demo that was interrupted goes on where it stopped. Returns what was measured, a row for each model.
     """
     language = get(LANGUAGE)
     settings = QUICK if quick else SETTINGS
@@ -69,6 +69,7 @@ def run_demo(out: Path, *, quick: bool) -> None:
     plotting.save(draw_by_length(evaluations, f"{LANGUAGE}, test set"), out / "by-length.svg")
     (out / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     print(f"\nCurves, results by length, pictures of the stacks and both runs are in {out}/")
+    return rows
 
 
 def _train(folder: Path, config: RunConfig) -> Result:
