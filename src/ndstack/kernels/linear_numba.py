@@ -4,7 +4,7 @@ import numpy as np
 
 from ndstack.compiling import compiler
 
-_compiled = compiler(nogil=True)
+_compiled = compiler(nogil=True, fastmath={"contract"})
 _summing = compiler(nogil=True, fastmath={"reassoc", "contract", "nsz"})
 
 
