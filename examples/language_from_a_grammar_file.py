@@ -1,9 +1,9 @@
 """A language of your own: from a grammar file to a plot.
 
-`markup.cfg`, beside this file, is a toy markup language: words, bold text and italic text, nested in any way,
-in which what is opened last is closed first. The grammar gives samples and exact probabilities, so that the
-cross-entropy of the best model there can be is known; two networks are trained for a short while, and the plot
-shows how far above it they are, length by length, also on texts longer than those they were trained on.
+`markup.cfg`, beside this file, is a toy markup language: words, bold text and italic text, nested in any
+way; what is opened last is closed first. The grammar gives samples and exact probabilities, so that the
+cross-entropy of the best model there can be is known. Two networks are trained for a short while, and the
+plot shows how far above it they are, length by length, also on texts longer than any they were trained on.
 
     python examples/language_from_a_grammar_file.py
 """

@@ -1,9 +1,9 @@
 """A stack layer in a PyTorch network of your own.
 
-The task: a string such as 0110#0110 is read from left to right, and after the # the network has to say which
-symbol comes next so that the second half is the first one in reverse, and when the string is over. A string
-is accepted if every symbol after the # is the one that the network named. `StackRNN` takes the place of
-`torch.nn.LSTM`; with `stack=None` it is an LSTM, so that the same class serves as the network without a stack.
+The task: a string such as 0111#1110 is read from left to right, and from the # on the network has to say
+which symbol comes next so that the second half is the first one in reverse, and when the string is over. A
+string is accepted if every symbol after the # is the one that the network named. `StackRNN` takes the place
+of `torch.nn.LSTM`; with `stack=None` it is an LSTM, so that one class serves as the network without a stack.
 
 Both are trained on short strings and tested on longer ones, half of which have one wrong symbol.
 

@@ -1,10 +1,10 @@
 """Lang's algorithm, step by step, on an ambiguous grammar.
 
 In  S -> 'i' S 'e' S | 'i' S | 'x'  (if, else, a statement) it is not said to which `i` an `e` belongs. The
-grammar becomes a pushdown automaton, and the automaton has several runs on a string. Lang's algorithm follows
-all of them at once: after each symbol it has one finite automaton, the stack WFA, whose paths are all the
-stacks there are at this time. Here every run counts 1, so that the weight of a path is the number of runs that
-end with this stack; brute force, which follows the runs one by one, has to come to the same numbers.
+grammar becomes a pushdown automaton, and the automaton has several runs on a string. Lang's algorithm
+follows all of them at once: after each symbol it has one finite automaton, the stack WFA, whose paths are
+all the stacks there are at this time. Here every run counts 1, so that the weight of a path is the number of
+runs that end with this stack; brute force, which follows the runs one by one, has to find the same numbers.
 
     python examples/watching_langs_algorithm.py
 """

@@ -1,10 +1,14 @@
 """The command as a whole: one vocabulary, examples that parse, quick start-up, completion."""
 
+import inspect
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
+import typing
+from pathlib import Path
 
 import pytest
 import typer
@@ -76,13 +80,16 @@ def test_a_flag_means_the_same_everywhere(name):
     assert found > 1
 
 
-def test_options_of_the_same_name_have_the_same_type():
-    types = {}
+def test_options_of_the_same_name_take_the_same_kind_of_value():
+    kinds = {}
     for path, command in COMMANDS.items():
-        for option in command.params:
-            if option.param_type_name == "option" and option.name != "help":
-                types.setdefault(option.opts[0], {})[path] = option.type.name
-    assert {name: own for name, own in types.items() if len(set(own.values())) > 1} == {}
+        for name, parameter in inspect.signature(command.callback).parameters.items():
+            option = next(one for one in command.params if one.name == name)
+            if option.param_type_name == "option":
+                own = set(typing.get_args(parameter.annotation)) - {type(None)}
+                kinds.setdefault(option.opts[0], {})[path] = str(own or {parameter.annotation})
+    different = {name for name, own in kinds.items() if len(set(own.values())) > 1}
+    assert different == {"--grammar"}  # recognize takes several
 
 
 def test_what_prints_results_prints_them_as_json():
@@ -95,6 +102,18 @@ def test_commands_are_in_the_order_of_the_panels():
     assert ROOT.list_commands(None) == names
     assert names[0] == "demo"
     assert all(ROOT.commands[name].rich_help_panel == panel for panel in PANELS for name in PANELS[panel])
+
+
+def test_the_page_on_the_command_line_has_all_commands_in_the_same_order():
+    page = Path(__file__).parent.parent / "docs" / "command-line.md"
+    listed = re.findall(
+        r"^\| `([a-z ]+)` \|", page.read_text(encoding="utf-8").partition("## Flags")[0], re.M
+    )
+    names = [name for panel in PANELS.values() for name in panel]
+    expected = [f"ndstack {name}" for name in names if name != "text"]
+    place = expected.index("ndstack recognize") + 1
+    expected[place:place] = [path for path in COMMANDS if path.startswith("ndstack text ")]
+    assert [f"ndstack {name}" for name in listed] == expected
 
 
 def python(code, *arguments):
