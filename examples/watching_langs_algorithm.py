@@ -31,9 +31,8 @@ def watch(pda: RestrictedPDA, word: str) -> Lang[int]:
         stacks = wfa.stacks()
         one_by_one = Counter((run.last.state, run.last.stack) for run in runs(pda, word[:position]))
         assert stacks == one_by_one, "Lang's algorithm and brute force must agree"
-        print(
-            f"\nAfter {word[:position]}: {sum(stacks.values())} runs; the stack WFA has {len(wfa.edges)} edges"
-        )
+        count, edges = sum(stacks.values()), len(wfa.trimmed().edges)
+        print(f"\nAfter {word[:position]}: {count} runs; {edges} edges of the stack WFA hold their stacks")
         for (state, stack), number in sorted(stacks.items()):
             print(f"  {number} in state {state:6} with stack {show_stack(stack)}")
     return lang
