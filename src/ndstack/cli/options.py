@@ -75,11 +75,23 @@ class TrainOptions:
         """Whether the last line is JSON: if asked for, or if no person reads it."""
         return self.as_json or not sys.stdout.isatty()
 
-    @property
-    def training(self) -> dict[str, Any]:
-        """Settings of the table `training`."""
+    def apply_settings(self, values: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
+        """Settings, changed by a command's own flags, changed by these, changed by --set."""
+        from ndstack.training.config import merge, parse_setting
+
         names = ("device", "precision", "processes", "threads")
-        return {name: getattr(self, name) for name in names}
+        shared = {"seed": self.seed, "training": {name: getattr(self, name) for name in names}}
+        for given in (flags, shared):
+            values = merge(values, _given(given))
+        for setting in self.settings or []:
+            values = merge(values, parse_setting(setting))
+        return values
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """Without what was not given."""
+    kept = {key: _given(value) if isinstance(value, dict) else value for key, value in values.items()}
+    return {key: value for key, value in kept.items() if value is not None and value != {}}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -144,24 +144,13 @@ def train(
     """
     from ndstack.text import launch
     from ndstack.training import Run, change_settings
-    from ndstack.training.config import merge, parse_setting
 
-    values: dict[str, Any] = {}
-    flags: dict[str, dict[str, Any]] = {
-        "training": {
-            "learning_rate": learning_rate,
-            "clip": clip,
-            "max_epochs": max_epochs,
-            **options.training,
-        },
+    flags = {
+        "training": {"learning_rate": learning_rate, "clip": clip, "max_epochs": max_epochs},
         "corpus": {"rows": rows, "length": length},
         "options": {"output": "adaptive" if adaptive else None},
     }
-    for table, given in flags.items():
-        values |= {table: own} if (own := {k: v for k, v in given.items() if v is not None}) else {}
-    values |= {} if options.seed is None else {"seed": options.seed}
-    for setting in options.settings or []:
-        values = merge(values, parse_setting(setting))
+    values = options.apply_settings({}, flags)
     if resume is not None:
         if out is not None or corpus is not None or model is not None:
             raise NdstackError("--resume and CORPUS, --model or --out given; expected --resume alone")

@@ -76,21 +76,20 @@ def train(
     last line is the result.
     """
     from ndstack import training
+    from ndstack.training.launch import use_folder
 
     values: dict[str, Any] = {
         "model": model,
-        "seed": options.seed,
         "data": {"train": strings, "validation": strings and max(1, strings // 10)} | _lengths(lengths),
         "training": {
             "learning_rate": learning_rate,
             "max_epochs": max_epochs,
             "eos": eos,
             "snapshots": snapshots,
-            **options.training,
         },
     }
-    values = _given(values) | _language_values(language, grammar)
-    values = _all_settings(config, values, options.settings or [], data)
+    values = options.apply_settings(_of_file(config), values | _language_values(language, grammar))
+    values = values if data is None else use_folder(data, values)
     run_config = None
     if resume is not None:
         if out is not None:
@@ -150,23 +149,10 @@ def _language_values(language: str | None, grammar: Path | None) -> dict[str, An
     return {"language": grammar.stem, "grammar": str(read_grammar(grammar))}
 
 
-def _all_settings(
-    config: Path | None, flags: dict[str, Any], settings: list[str], data: Path | None
-) -> dict[str, Any]:
-    """A file, changed by flags, changed by --set."""
-    from ndstack.training.config import merge, parse_setting, read_toml
-    from ndstack.training.launch import use_folder
+def _of_file(config: Path | None) -> dict[str, Any]:
+    from ndstack.training.config import read_toml
 
-    values = merge(read_toml(config) if config else {}, flags)
-    for setting in settings:
-        values = merge(values, parse_setting(setting))
-    return use_folder(data, values) if data is not None else values
-
-
-def _given(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what was not given."""
-    kept = {key: _given(value) if isinstance(value, dict) else value for key, value in values.items()}
-    return {key: value for key, value in kept.items() if value is not None and value != {}}
+    return {} if config is None else read_toml(config)
 
 
 @command("ndstack evaluate runs/reversal", "ndstack evaluate runs/reversal --split validation --json")
