@@ -21,8 +21,8 @@ from ndstack.stacks import Nondeterministic, Stack
 
 SYMBOLS = "01#"
 END = 2  # the class "nothing comes any more"; classes 0 and 1 are the symbols 0 and 1
-TRAIN_HALVES = range(3, 13)  # strings of 7 to 25 symbols
-TEST_HALVES = range(15, 26)  # of 31 to 51: longer than any that was trained on
+TRAIN_HALVES = range(10, 21)  # strings of 21 to 41 symbols
+TEST_HALVES = range(21, 31)  # of 43 to 61: longer than any that was trained on
 
 
 class Network(nn.Module):
