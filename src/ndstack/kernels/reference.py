@@ -154,7 +154,7 @@ def _advance(
 
 
 class _Step(torch.autograd.Function):
-    """One time step that writes the chart in place (section 4.6, first trick).
+    """One time step that writes the chart in place (section 4.7, first trick).
 
     Autograd refuses to differentiate through memory that was written since. Here only columns that
     no earlier step has read are ever written, so the parts that a step reads become leaves of a
