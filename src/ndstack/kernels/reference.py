@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ndstack.kernels.rows import refuse_second_derivatives
 from ndstack.kernels.semirings import LOG, Semiring
 
 
@@ -185,6 +186,7 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
+        refuse_second_derivatives()
         reads, actions, columns, outputs = ctx.graph
         shown, sums = grads[: len(outputs)], list(grads[len(outputs) :])
         sums = [
