@@ -4,10 +4,10 @@ BIN := .venv/bin
 JOBS ?= auto
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 
-.PHONY: help install test demo lint format bench docs coverage clean
+.PHONY: help install test demo lint format bench docs coverage dist check-dist clean
 
 help:            ## this list
-	@grep -hE '^[a-z]+: .*##|^[a-z]+:  +##' Makefile | sed 's/:.*##/\t/' | expand -t 12
+	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  +##' Makefile | sed 's/:.*##/\t/' | expand -t 12
 
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("ndstack needs Python 3.11 or newer, this is %d.%d: make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
@@ -44,6 +44,13 @@ docs: .venv/installed      ## write the reference and draw the pictures of docs/
 
 coverage: .venv/installed  ## share of lines covered by the tests, compilation switched off
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term-missing:skip-covered
+
+dist: .venv/installed      ## a wheel and a source archive in dist/
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+
+check-dist: dist           ## install the wheel in an empty environment elsewhere, and use it there
+	PYTHON=$(PYTHON) .ci/check-dist
 
 clean:                     ## remove what make made
 	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist

@@ -42,10 +42,10 @@ SETTINGS = _settings((20, 40), test=60, train=4_000, per_length=20, epochs=10)
 QUICK = _settings((3, 9), test=11, train=400, per_length=5, epochs=3)
 
 
-def run_demo(out: Path, *, quick: bool) -> None:
+def run_demo(out: Path, *, quick: bool) -> list[dict[str, Any]]:
     """Train both, compare them, let the winner write; runs, pictures and figures go to `out`.
 
-    A demo that was interrupted goes on where it stopped.
+    A demo that was interrupted goes on where it stopped. Returns what was measured, a row for each model.
     """
     language = get(LANGUAGE)
     settings = QUICK if quick else SETTINGS
@@ -66,6 +66,7 @@ def run_demo(out: Path, *, quick: bool) -> None:
     plotting.save(draw_by_length(evaluations, f"{LANGUAGE}, test set"), out / "by-length.svg")
     (out / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     print(f"\nCurves, results by length, pictures of the stacks and both runs are in {out}/")
+    return rows
 
 
 def _train(folder: Path, config: RunConfig) -> Result:

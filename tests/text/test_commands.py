@@ -43,7 +43,9 @@ def test_perplexity(call, folder):
     lines = (folder / "text" / "test.txt").read_text().splitlines()
     assert row["tokens"] == sum(len(line.split()) + 1 for line in lines)
     assert 2 < row["perplexity"] < 32
-    assert "valid: perplexity" in call("evaluate", folder / "run", "--split", "valid", "--rows", "1")
+    assert "validation: perplexity" in call(
+        "evaluate", folder / "run", "--split", "validation", "--rows", "1"
+    )
 
 
 def test_resuming_a_complete_run_says_how_it_ended(call, folder):

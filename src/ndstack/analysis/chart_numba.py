@@ -9,15 +9,16 @@ share = alpha[i,a] gamma[i,a -> t,b] / alpha[t,b]. Where such a sum is so small 
 lost, it is done again in log space.
 """
 
-import numba
 import numpy as np
+
+from ndstack.compiling import compiler
 
 SMALLEST = 1e-250  # a sum below may have lost terms to underflow
 LARGEST = 1e40
 NOTHING = -np.inf
 
 
-@numba.njit(cache=True)
+@compiler()
 def _log_add(values):  # type: ignore[no-untyped-def]
     """The log of the sum of exponentials."""
     top = values.max()
@@ -30,7 +31,7 @@ def _log_add(values):  # type: ignore[no-untyped-def]
     return top + np.log(total)
 
 
-@numba.njit(cache=True)
+@compiler()
 def _popped(gamma, pop, t, low, best):  # type: ignore[no-untyped-def]
     """gamma'[k, c -> t, r] for the rows k + 1 above `low`, [n+1, K, Q]."""
     K, Q = pop.shape[1:]
@@ -45,7 +46,7 @@ def _popped(gamma, pop, t, low, best):  # type: ignore[no-untyped-def]
     return found
 
 
-@numba.njit(cache=True)
+@compiler()
 def _pop_term(gamma, popped, row, t, a, r, y, S, best):  # type: ignore[no-untyped-def]
     """The pop term of gamma[i, a -> t, (r, y)], in log space."""
     K = gamma.shape[2]
@@ -64,7 +65,7 @@ def _pop_term(gamma, popped, row, t, a, r, y, S, best):  # type: ignore[no-untyp
     return top + np.log(total)
 
 
-@numba.njit(cache=True)
+@compiler()
 def _scaled(popped, alpha, low, t, Q, S):  # type: ignore[no-untyped-def]
     """alpha[k, c] gamma'[k, c -> t, r] as numbers [k, Q, K], and the logs of their scales, [Q, S]."""
     K = Q * S
@@ -82,7 +83,7 @@ def _scaled(popped, alpha, low, t, Q, S):  # type: ignore[no-untyped-def]
     return numbers, scale
 
 
-@numba.njit(cache=True)
+@compiler()
 def inside(push, replace, pop, Q, S, window, first, best):  # type: ignore[no-untyped-def]
     """gamma [n+1, n+1, K, K], alpha [n+2, K] and shares, of log weights [n, K, K], [n, K, K], [n, K, Q].
 
@@ -134,7 +135,7 @@ def inside(push, replace, pop, Q, S, window, first, best):  # type: ignore[no-un
     return gamma, alpha, share
 
 
-@numba.njit(cache=True)
+@compiler()
 def _forward(gamma, alpha, share, t, low, best):  # type: ignore[no-untyped-def]
     """alpha[t] and the shares of column t."""
     K = alpha.shape[1]
@@ -150,7 +151,7 @@ def _forward(gamma, alpha, share, t, low, best):  # type: ignore[no-untyped-def]
                     share[row, t, a, b] = np.exp(terms[(row - low) * K + a] - alpha[t + 1, b])
 
 
-@numba.njit(cache=True)
+@compiler()
 def outside(replace, pop, Q, S, window, first, gamma, alpha, share, end):  # type: ignore[no-untyped-def]
     """The posterior of push, replace and pop at every step, from that of the types at the end.
 
@@ -187,7 +188,7 @@ def outside(replace, pop, Q, S, window, first, gamma, alpha, share, end):  # typ
     return pushes, replaces, pops
 
 
-@numba.njit(cache=True)
+@compiler()
 def _share_out(replace, S, gamma, alpha, share, used, popped, replaces, t, low):  # type: ignore[no-untyped-def]
     """Share out column t but for pushes; what pops from (k, c) into state r receive, [n+1, K, Q]."""
     K, Q = popped.shape[1:]

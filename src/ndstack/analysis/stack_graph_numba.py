@@ -4,13 +4,14 @@
 (i, a), as in `ndstack.analysis.chart`; row 0 is time -1.
 """
 
-import numba
 import numpy as np
+
+from ndstack.compiling import compiler
 
 NEGLIGIBLE = 1e-15  # of the probability that is shared out
 
 
-@numba.njit(cache=True)
+@compiler()
 def best_below(share, t, bottom_fix):  # type: ignore[no-untyped-def]
     """The probability of the best path from the bottom to each node, given that node, [t + 2, K]."""
     K = share.shape[3]
@@ -26,7 +27,7 @@ def best_below(share, t, bottom_fix):  # type: ignore[no-untyped-def]
     return best
 
 
-@numba.njit(cache=True)
+@compiler()
 def on_path(share, below, ends, t, least, most):  # type: ignore[no-untyped-def]
     """Which nodes and edges the stack at time t has, and how probably; `below` is from `best_below`.
 
@@ -67,7 +68,7 @@ def on_path(share, below, ends, t, least, most):  # type: ignore[no-untyped-def]
     return reached, places, sizes
 
 
-@numba.njit(cache=True)
+@compiler()
 def _keep(places, sizes, scores, enough):  # type: ignore[no-untyped-def]
     """What scores above `enough`, with as much room again, and how much it is."""
     kept = scores > enough
@@ -78,7 +79,7 @@ def _keep(places, sizes, scores, enough):  # type: ignore[no-untyped-def]
     return new_places, new_sizes, new_scores, number
 
 
-@numba.njit(cache=True)
+@compiler()
 def _below(share, under, rows, K):  # type: ignore[no-untyped-def]
     """The probability of what the nodes `under` [rows * K] stand on, [(rows + 1) * K], and the work done."""
     standing = np.zeros((rows + 1, K))
@@ -103,7 +104,7 @@ def _below(share, under, rows, K):  # type: ignore[no-untyped-def]
     return standing, work
 
 
-@numba.njit(cache=True)
+@compiler()
 def search_stacks(share, ends, t, S, bottom_fix, k, limit):  # type: ignore[no-untyped-def]
     """Best-first search for the k most probable stacks at time t, opened from the top.
 

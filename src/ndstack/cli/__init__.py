@@ -3,7 +3,17 @@
 A module here is a group of commands. Heavy imports happen inside the commands, so that `--help` is quick.
 """
 
-from ndstack.cli import analysis, automata, demonstration, experiments, explore, languages, text, training
+from ndstack.cli import (
+    analysis,
+    automata,
+    demonstration,
+    experiments,
+    explore,
+    languages,
+    text,
+    text_scores,
+    training,
+)
 from ndstack.cli.app import app, main
 
 __all__ = [
@@ -16,5 +26,6 @@ __all__ = [
     "languages",
     "main",
     "text",
+    "text_scores",
     "training",
 ]

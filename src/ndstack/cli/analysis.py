@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ndstack.cli.app import app
-from ndstack.cli.arguments import AsJson, Seed
+from ndstack.cli.app import command
+from ndstack.cli.arguments import AsJson, OutPicture, Seed
 from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ndstack.analysis.figures import Picture
     from ndstack.analysis.source import Source
 
-PANEL = "Looking into stacks"
 What = Literal["attention", "readings", "actions", "stacks", "wfa", "tree", "predictions", "pca", "evolution"]
 Source_ = Annotated[
     str,
@@ -33,10 +32,9 @@ AllRuns = Annotated[
 ]
 
 
-@app.command(
-    rich_help_panel=PANEL,
-    epilog="Examples:\n\nndstack parse english 'Mary saw a man in the park with a telescope' --best 3\n\n"
-    "ndstack parse runs/reversal 0110#0110 --samples 5 --seed 1\n\n"
+@command(
+    "ndstack parse english 'Mary saw a man in the park with a telescope' --best 3",
+    "ndstack parse runs/reversal 0110#0110 --samples 5 --seed 1",
     "ndstack parse palindromes abba --json",
 )
 def parse(
@@ -82,21 +80,18 @@ def parse(
             print("\n".join(run_lines(one, runs.posterior, f"{name} {number}")))
 
 
-@app.command(
-    rich_help_panel=PANEL,
-    epilog="Examples:\n\nndstack draw english 'Mary saw the park' --what stacks --out stacks.svg\n\n"
-    "ndstack draw runs/reversal 0110#0110 --what wfa --time 4 --out wfa.png\n\n"
+@command(
+    "ndstack draw english 'Mary saw the park' --what stacks --out stacks.svg",
+    "ndstack draw runs/reversal 0110#0110 --what wfa --time 4 --out wfa.png",
     "ndstack draw runs/reversal --what pca --samples 100 --after '#' --out pca.svg",
 )
 def draw(
     run: Source_,
     strings: Annotated[
-        list[str] | None, typer.Argument(metavar="[STRING]", help="To be read; for pca, also several.")
+        list[str] | None, typer.Argument(metavar="STRING", help="To be read; for pca, also several.")
     ] = None,
     what: Annotated[What, typer.Option(help="What to draw.")] = "attention",
-    out: Annotated[Path, typer.Option(metavar="FILE.svg", help="Where to (.svg, .png or .pdf).")] = Path(
-        "stack.svg"
-    ),
+    out: OutPicture = Path("stack.svg"),
     time: Time = None,
     stack: StackNumber = 1,
     best: Annotated[int, typer.Option(min=1, help="For stacks and tree: the run of this rank.")] = 1,
@@ -104,6 +99,7 @@ def draw(
     samples: Annotated[int, typer.Option(min=0, help="For pca: strings to sample from the language.")] = 0,
     after: Annotated[str | None, typer.Option(help="For pca: only what comes after this symbol.")] = None,
     seed: Seed = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Draw what a stack does while a model reads a string.
 
@@ -126,7 +122,7 @@ def draw(
             )
         picture = _picture(what, source, words[0], time, stack - 1, best, all_runs)
     picture.save(out)
-    print(f"{what} drawn in {out}")
+    print(json.dumps({"what": what, "picture": str(out)}) if as_json else f"{what} drawn in {out}")
 
 
 def _picture(

@@ -1,34 +1,84 @@
-"""The `ndstack` application and how it ends: wrong input is one line on stderr and exit code 2."""
+"""The `ndstack` application, the order of its commands, and how it ends.
+
+Wrong input is one line on stderr and exit code 2.
+"""
 
 import io
 import os
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from ndstack import __version__
 from ndstack.errors import NdstackError
 
+PANELS = {
+    "Start here": ("demo", "explore"),
+    "Training": ("train", "evaluate", "show", "compare", "generate"),
+    "Looking into stacks": ("parse", "draw"),
+    "Languages and automata": (
+        "languages",
+        "sample",
+        "probability",
+        "dataset",
+        "grammar",
+        "automaton",
+        "recognize",
+    ),
+    "Natural language": ("text",),
+    "Experiments": ("reproduce", "sweep", "report"),
+    "Speed": ("bench",),
+}
+"""All commands in the order of `ndstack --help`: what a newcomer needs first comes first."""
+
+_PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
+_Function = TypeVar("_Function", bound=Callable[..., None])
+
+
+class _InOrder(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The commands, in the order of the panels."""
+        return sorted(super().list_commands(ctx), key=list(_PANEL_OF).index)
+
+
+def as_epilog(*examples: str) -> str:
+    """Examples as they stand at the end of a help text."""
+    return "Examples:\n\n" + "\n\n".join(examples)
+
+
 app = typer.Typer(
     name="ndstack",
+    cls=_InOrder,
     help="Neural networks with nondeterministic stacks, and the theory that goes with them.",
-    epilog=(
-        "Examples:\n\n"
-        "ndstack languages\n\n"
-        "ndstack sample dyck --lengths 10:20 --count 5\n\n"
-        "ndstack recognize dyck '([])' '([)]'\n\n"
-        "ndstack automaton unmarked-reversal 0110 --draw stacks.svg\n\n"
-        "ndstack grammar my.cfg --to greibach\n\n"
-        "ndstack demo\n\n"
-        "`ndstack COMMAND --help` has examples for each command. Exit codes: 0 done, 1 the answer is no, "
-        "2 wrong input, 130 interrupted."
-    ),
+    epilog=as_epilog(
+        "ndstack demo",
+        "ndstack train marked-reversal --model rns-2-3 --out runs/reversal",
+        "ndstack evaluate runs/reversal",
+        "ndstack parse english 'Mary saw a man in the park with a telescope' --best 3",
+        "ndstack explore runs/reversal",
+        "ndstack sample dyck --lengths 10:20 --count 5",
+        "ndstack reproduce list",
+    )
+    + "\n\n`ndstack COMMAND --help` has examples for each command. Exit codes: 0 done, 1 the answer is no, "
+    "2 wrong input, 130 interrupted.",
     add_completion=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+
+
+def command(*examples: str) -> Callable[[_Function], _Function]:
+    """Make a function a command of `ndstack`, with examples for its help."""
+
+    def register(function: _Function) -> _Function:
+        panel = _PANEL_OF[function.__name__]
+        return app.command(rich_help_panel=panel, epilog=as_epilog(*examples))(function)
+
+    return register
 
 
 INTERRUPTED = 130
@@ -44,15 +94,15 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        code = app(sys.argv[1:] or ["--help"], prog_name="ndstack", standalone_mode=False)
         sys.stdout.flush()
     except (NdstackError, TyperException) as error:
         message = error.format_message() if isinstance(error, TyperException) else str(error)
         _fail(" ".join(message.split()))
     except (BrokenPipeError, SystemExit) as end:
-        if isinstance(end, SystemExit) and end.code != 1:
+        if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
             raise
-        # What reads our output, such as `head`, has had enough; typer says so by exit code 1.
+        # What reads our output, such as `head`, has had enough; typer makes that exit code 1.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except MemoryError:
@@ -78,14 +128,23 @@ def _fail(message: str) -> None:
 
 def _show_version(value: bool) -> None:
     if value:
-        print(f"ndstack {__version__}")
+        import platform
+        from importlib.metadata import version  # to import torch itself would take seconds
+
+        print(f"ndstack {__version__} (Python {platform.python_version()}, torch {version('torch')})")
         raise typer.Exit
 
 
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help="Print the version, and those of Python and torch.",
+        ),
     ] = False,
 ) -> None:
     """Neural networks with nondeterministic stacks, and the theory that goes with them."""

@@ -1,7 +1,8 @@
-"""Arguments that several commands share, and what they mean."""
+"""Arguments that several commands share: one name, one meaning, one wording."""
 
+from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,15 +14,94 @@ if TYPE_CHECKING:
 
 MOST_LENGTH = 20_000
 
+MODELS = (
+    "lstm",
+    "strat-20",
+    "sup-10",
+    "sup-h",
+    "sup-3-3-3",
+    "ns-2-3",
+    "ns+s-2-3",
+    "ns+u-2-3",
+    "rns-2-3",
+    "vrns-2-3-3",
+    "tf",
+    "tf+sup-32",
+    "tf+vrns-3-3-5",
+)
+"""`ndstack.nn.models.NAMES`, here again since a completion cannot wait for torch."""
+
+
+def complete_language(incomplete: str) -> list[str]:
+    """Language names that begin so."""
+    from ndstack.languages import NAMES
+
+    return [name for name in NAMES if name.startswith(incomplete)]
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Model names that begin so, one of each kind."""
+    return [name for name in MODELS if name.startswith(incomplete)]
+
+
+def complete_experiment(incomplete: str) -> list[str]:
+    """Names of the dissertation's experiments that begin so."""
+    files = (resources.files("ndstack") / "experiments" / "dissertation").iterdir()
+    names = ["list", *sorted(file.name.removesuffix(".toml") for file in files)]
+    return [name for name in names if name.startswith(incomplete)]
+
+
 LanguageName = Annotated[
     str | None,
-    typer.Argument(metavar="[LANGUAGE]", help="A name such as `dyck` or `marked-reversal(k=40)`."),
+    typer.Argument(
+        metavar="LANGUAGE",
+        help="A name such as `dyck` or `marked-reversal(k=40)`.",
+        autocompletion=complete_language,
+    ),
 ]
 GrammarFile = Annotated[
     Path | None, typer.Option("--grammar", metavar="FILE", help="A grammar file instead of a language.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the random generator.")]
+ModelName = Annotated[
+    str | None,
+    typer.Option(
+        "--model", help="Such as lstm, sup-10, rns-2-3, tf+vrns-3-3-5.", autocompletion=complete_model
+    ),
+]
+Lengths = Annotated[str, typer.Option(metavar="LOW:HIGH", help="Lengths of strings, or one length.")]
+Resume = Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")]
+
+_SEED = typer.Option("--seed", min=0, help="Seed of all that is random.")
+Seed = Annotated[int, _SEED]
+SeedIfGiven = Annotated[int | None, _SEED]
+
+_FOLDER = typer.Option("--out", metavar="FOLDER", help="The folder where the results go.")
+OutFolder = Annotated[Path, _FOLDER]
+OutFolderIfGiven = Annotated[Path | None, _FOLDER]
+_PICTURE = typer.Option("--out", metavar="FILE.svg", help="Where the picture goes (.svg, .png or .pdf).")
+OutPicture = Annotated[Path, _PICTURE]
+OutPictureIfGiven = Annotated[Path | None, _PICTURE]
+OutSvg = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE.svg", help="Where the picture goes (.svg only).")
+]
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show the result only.")]
+Corpus = Annotated[
+    Path | None, typer.Option("--corpus", metavar="FOLDER", help="What `ndstack text prepare` made.")
+]
+Split = Annotated[
+    Literal["test", "validation", "train"], typer.Option("--split", help="Which part of the data.")
+]
+
+# Of commands that make strings.
+Count = Annotated[int, typer.Option("--count", min=1, help="How many strings.")]
+Prefix = Annotated[str, typer.Option("--prefix", help="What they begin with.")]
+_LONGEST = typer.Option("--max-length", min=1, help="Cut off after so many symbols.")
+MaxLength = Annotated[int, _LONGEST]
+MaxLengthIfGiven = Annotated[int | None, _LONGEST]
+Temperature = Annotated[float, typer.Option("--temperature", help="Below 1 the likely becomes likelier.")]
+Greedy = Annotated[bool, typer.Option("--greedy", help="Always the likeliest symbol.")]
 
 
 def find_language(name: str | None, grammar: Path | None) -> "Language":

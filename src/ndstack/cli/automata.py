@@ -2,24 +2,39 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ndstack.cli.app import app
-from ndstack.cli.arguments import AsJson, GrammarFile, find_language, parse_word, plain_grammar
+from ndstack.cli.app import command
+from ndstack.cli.arguments import (
+    AsJson,
+    GrammarFile,
+    OutSvg,
+    complete_language,
+    find_language,
+    parse_word,
+    plain_grammar,
+)
 from ndstack.errors import NdstackError
 
-PANEL = "Languages and automata"
+if TYPE_CHECKING:
+    from ndstack.automata import RestrictedPDA
+
+Form = Literal["same", "proper", "greibach", "2-greibach"]
 
 
-@app.command(
-    rich_help_panel=PANEL,
-    epilog="Examples:\n\nndstack recognize dyck '([])' '([)]'\n\n"
+@command(
+    "ndstack recognize dyck '([])' '([)]'",
     "ndstack recognize --grammar anbnc.cfg --grammar abncn.cfg aabbcc aabbc",
 )
 def recognize(
-    words: Annotated[list[str], typer.Argument(metavar="[LANGUAGE] STRING...", help="Strings to read.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[LANGUAGE] STRING", help="Strings to read.", autocompletion=complete_language
+        ),
+    ],
     grammar: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="A grammar file; several for the intersection of their languages."),
@@ -46,22 +61,29 @@ def recognize(
         raise typer.Exit(1)
 
 
-@app.command(
-    rich_help_panel=PANEL,
-    epilog="Examples:\n\nndstack automaton unmarked-reversal 0110 --draw stacks.svg\n\n"
+@command(
+    "ndstack automaton unmarked-reversal 0110 --out stacks.svg",
     "ndstack automaton --grammar my.cfg 'the cat sleeps' --transitions",
 )
 def automaton(
-    words: Annotated[list[str], typer.Argument(metavar="[LANGUAGE] STRING", help="A string to read.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[LANGUAGE] STRING", help="A string to read.", autocompletion=complete_language
+        ),
+    ],
     grammar: GrammarFile = None,
-    draw: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg", help="Draw the stack WFA after every symbol.")
-    ] = None,
+    out: OutSvg = None,
     transitions: Annotated[bool, typer.Option("--transitions", help="Print the transitions.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Compile a grammar into a restricted pushdown automaton and follow it through a string."""
+    """Compile a grammar into a restricted pushdown automaton and follow it through a string.
+
+    With --out, the stack WFA after every symbol is drawn. The exit code is 1 if the string is rejected.
+    """
     from ndstack.automata import Lang, best_run, run_svg, to_restricted
     from ndstack.automata.pda import show_stack
+    from ndstack.files import replace
     from ndstack.semirings import COUNTING
 
     source = find_language(None if grammar else words.pop(0), grammar)
@@ -70,41 +92,63 @@ def automaton(
     word = parse_word(source, words[0])
     pda = to_restricted(plain_grammar(source))
     lang = Lang(pda, COUNTING, word)
-    if draw is not None:
-        draw.write_text(run_svg(lang), encoding="utf-8")
-        print(f"stacks drawn in {draw}")
+    if out is not None:
+        if out.suffix.lower() != ".svg":
+            raise NdstackError(f"{out} cannot be drawn, expected a name that ends in .svg")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        replace(out, run_svg(lang).encode())
+    runs = lang.stringsum()
+    one = best_run(pda, word).configurations if runs else ()
+    if as_json:
+        row = {"string": words[0], "accepted": bool(runs), "runs": runs, "states": len(pda.states)}
+        row |= {"stack_symbols": len(pda.stack_alphabet), "transitions": [str(t) for t in pda.transitions]}
+        row |= {"run": [{"state": at.state, "stack": at.stack} for at in one]}
+        print(json.dumps(row | ({} if out is None else {"picture": str(out)})))
+    else:
+        _print_automaton(pda, out, transitions)
+        print(
+            f"accepted by {runs} run{'s' * (runs != 1)} of this automaton; one of them:"
+            if runs
+            else "rejected: no run ends in an accept state with the bottom symbol on top"
+        )
+        for before, symbol in zip(one, [*word, ""], strict=False):
+            print(f"  {before.state:8} {show_stack(before.stack):24} {symbol}".rstrip())
+    if not runs:
+        raise typer.Exit(1)
+
+
+def _print_automaton(pda: "RestrictedPDA", picture: Path | None, transitions: bool) -> None:
+    if picture is not None:
+        print(f"stacks drawn in {picture}")
     print(
         f"restricted PDA: {len(pda.states)} states, {len(pda.stack_alphabet)} stack symbols, "
         f"{len(pda.transitions)} transitions"
     )
     if transitions:
         print("\n".join(f"  {t}" for t in pda.transitions))
-    runs = lang.stringsum()
-    if not runs:
-        print("rejected: no run ends in an accept state with the bottom symbol on top")
-        raise typer.Exit(1)
-    print(f"accepted by {runs} run{'s' * (runs != 1)} of this automaton; one of them:")
-    for before, symbol in zip(best_run(pda, word).configurations, [*word, ""], strict=True):
-        print(f"  {before.state:8} {show_stack(before.stack):24} {symbol}".rstrip())
 
 
-@app.command(
-    rich_help_panel=PANEL,
-    epilog="Examples:\n\nndstack grammar my.cfg\n\nndstack grammar my.cfg --to 2-greibach",
-)
+@command("ndstack grammar my.cfg", "ndstack grammar my.cfg --to 2-greibach")
 def grammar(
     file: Annotated[Path, typer.Argument(help="A grammar in NLTK's notation.")],
-    to: Annotated[
-        str, typer.Option(help="same, proper (no ε- or unary rules), greibach or 2-greibach.")
-    ] = "same",
+    to: Annotated[Form, typer.Option(help="The form: proper has no ε- and unary rules.")] = "same",
+    as_json: AsJson = False,
 ) -> None:
     """Check a grammar file and print it, on request in a normal form."""
     from ndstack.grammars import CFG, greibach, proper, read_grammar, two_greibach
+    from ndstack.grammars.grammar import show_symbol
 
     def same(grammar: CFG) -> CFG:
         return grammar
 
     forms = {"same": same, "proper": proper, "greibach": greibach, "2-greibach": two_greibach}
-    if to not in forms:
-        raise NdstackError(f"--to {to} is not a form of grammar; expected one of {', '.join(forms)}")
-    print(forms[to](read_grammar(file)))
+    made = forms[to](read_grammar(file))
+    if not as_json:
+        print(made)
+        return
+    rules = [
+        {"left": str(rule.left), "right": [show_symbol(symbol) for symbol in rule.right]}
+        | ({"weight": rule.weight} if made.weighted else {})
+        for rule in made.rules
+    ]
+    print(json.dumps({"start": str(made.start), "rules": rules}))

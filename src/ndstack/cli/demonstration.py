@@ -1,46 +1,62 @@
 """Commands that show what is here: demo, bench."""
 
+import contextlib
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ndstack.cli.app import app
+from ndstack.cli.app import command
+from ndstack.cli.arguments import AsJson, OutFolder
 from ndstack.errors import NdstackError
 
-PANEL = "Start here"
+BENCHMARKS = {
+    "languages": "benchmarks.formal_languages",
+    "stacks": "benchmarks.stacks",
+    "deterministic": "benchmarks.deterministic_stacks",
+    "training": "benchmarks.training",
+    "text": "benchmarks.text",
+}
 
 
-@app.command(rich_help_panel=PANEL, epilog="Example: ndstack demo --quick --out /tmp/demo")
+@command("ndstack demo", "ndstack demo --quick --out /tmp/demo")
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the pictures go.")] = Path("demo"),
+    out: OutFolder = Path("demo"),
     quick: Annotated[bool, typer.Option("--quick", help="The smallest version.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Train a network with a stack and one without on one language; compare them, look into the stack."""
+    """Train a network with a stack and one without on one language; compare them, look into the stack.
+
+    A demo that was interrupted goes on where it stopped.
+    """
     from ndstack.demo import run_demo
 
-    run_demo(out, quick=quick)
+    with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
+        rows = run_demo(out, quick=quick)
+    if as_json:
+        print(json.dumps(rows))
 
 
-@app.command(rich_help_panel=PANEL, epilog="Examples:\n\nndstack bench\n\nndstack bench stacks")
+@command("ndstack bench", "ndstack bench stacks --json")
 def bench(
     name: Annotated[
-        str, typer.Argument(help="languages, stacks, deterministic, training, text or all.")
+        str,
+        typer.Argument(
+            help="languages, stacks, deterministic, training, text or all.",
+            autocompletion=lambda incomplete: [
+                one for one in ("all", *BENCHMARKS) if one.startswith(incomplete)
+            ],
+        ),
     ] = "all",
+    as_json: AsJson = False,
 ) -> None:
     """Measure speed against named baselines; tables here, JSON under benchmarks/results. Takes minutes."""
     import runpy
 
-    modules = {
-        "languages": "benchmarks.formal_languages",
-        "stacks": "benchmarks.stacks",
-        "deterministic": "benchmarks.deterministic_stacks",
-        "training": "benchmarks.training",
-        "text": "benchmarks.text",
-    }
-    if name != "all" and name not in modules:
-        raise NdstackError(f"there is no benchmark {name!r}; expected all, {', '.join(modules)}")
+    if name != "all" and name not in BENCHMARKS:
+        raise NdstackError(f"there is no benchmark {name!r}; expected all, {', '.join(BENCHMARKS)}")
     root = Path(__file__).parents[3]
     if not (root / "benchmarks").is_dir():
         raise NdstackError(
@@ -49,8 +65,14 @@ def bench(
     results = root / "benchmarks" / "results"
     results.mkdir(exist_ok=True)
     sys.path.insert(0, str(root))
-    for own, module in modules.items():
+    measured = {}
+    for own, module in BENCHMARKS.items():
         if name in ("all", own):
             print(f"measuring {own}; leave the machine alone", file=sys.stderr)
-            sys.argv = [module, "--json", str(results / f"{own}.json")]
-            runpy.run_module(module, run_name="__main__")
+            file = results / f"{own}.json"
+            sys.argv = [module, "--json", str(file)]
+            with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
+                runpy.run_module(module, run_name="__main__")
+            measured[own] = json.loads(file.read_text(encoding="utf-8"))
+    if as_json:
+        print(json.dumps(measured))

@@ -3,64 +3,37 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ndstack.cli.app import app
-from ndstack.cli.arguments import AsJson
+from ndstack.cli.app import command
+from ndstack.cli.arguments import AsJson, OutFolderIfGiven, complete_experiment
+from ndstack.cli.options import SweepOptions, unfold
 from ndstack.cli.output import print_table
 from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
     from ndstack.experiments import Engine, Experiment, SweepFolder
 
-PANEL = "Experiments"
-EngineName = Annotated[Literal["local", "ray"], typer.Option(help="Processes of this machine, or Ray.")]
-Address = Annotated[
-    str | None,
-    typer.Option(help="Of a Ray cluster; auto for the one this machine is in. [a Ray of our own]"),
-]
-Workers = Annotated[
-    int | None, typer.Option(min=0, help="Processes; 0 for none but this one. [the number of cores]")
-]
-Cpus = Annotated[float, typer.Option(min=0, help="CPUs that Ray gives to a trial.")]
-Gpus = Annotated[float, typer.Option(min=0, help="GPUs that Ray gives to a trial.")]
-Only = Annotated[
-    str | None, typer.Option(metavar="KEY=VALUE,...", help="Such as model=lstm,model=rns-2-3,language=dyck.")
-]
-Corpus = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="What `ndstack text prepare` made, for runs on text.")
-]
-Suites = Annotated[Path | None, typer.Option(metavar="FOLDER", help="SyntaxGym suites, for SG scores.")]
-RetryFailed = Annotated[
-    bool, typer.Option("--retry-failed", help="Try trials again that failed for reasons of their own.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show the result only.")]
 
-
-@app.command(
-    rich_help_panel=PANEL,
-    epilog="Examples:\n\nndstack reproduce list\n\n"
-    "ndstack reproduce cfls --scale smoke --out results\n\n"
-    "ndstack reproduce figure-6.1 --scale laptop --only model=lstm,language=dyck --out results\n\n"
+@command(
+    "ndstack reproduce list",
+    "ndstack reproduce cfls --scale smoke --out results",
+    "ndstack reproduce figure-6.1 --scale laptop --only model=lstm,language=dyck --out results",
     "ndstack reproduce capacity --scale paper --engine ray --address auto --out results",
 )
+@unfold
 def reproduce(
-    name: Annotated[str, typer.Argument(help="An experiment, a figure or a table; `list` shows all.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="An experiment, a figure or a table; `list` shows all.", autocompletion=complete_experiment
+        ),
+    ],
     scale: Annotated[str, typer.Option(help="smoke, laptop or paper.")] = "laptop",
-    out: Annotated[Path | None, typer.Option(help="A folder; the same one again continues.")] = None,
-    only: Only = None,
-    engine: EngineName = "local",
-    address: Address = None,
-    workers: Workers = None,
-    cpus: Cpus = 1.0,
-    gpus: Gpus = 0.0,
-    corpus: Corpus = None,
-    suites: Suites = None,
-    retry_failed: RetryFailed = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    *,
+    options: SweepOptions,
 ) -> None:
     """Run an experiment of the dissertation, and report.
 
@@ -70,49 +43,41 @@ def reproduce(
     from ndstack import experiments
 
     if name == "list":
-        _list(as_json)
+        _list(options.as_json)
         return
-    experiment = experiments.find(name)
-    chosen = _engine(engine, address, workers, cpus, gpus)
-    _run(experiment, scale, out, only, chosen, corpus, suites, retry_failed, quiet, as_json)
+    _run(experiments.find(name), scale, options)
 
 
-@app.command(
-    rich_help_panel=PANEL,
-    epilog="Examples:\n\nndstack sweep my.toml --out results\n\n"
+@command(
+    "ndstack sweep my.toml --out results",
     "ndstack sweep my.toml --out results --workers 8 --only language=dyck",
 )
+@unfold
 def sweep(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="Models, languages, search, outputs.")],
     scale: Annotated[str, typer.Option(help="One of the file's scales; paper is as written.")] = "paper",
-    out: Annotated[Path | None, typer.Option(help="A folder; the same one again continues.")] = None,
-    only: Only = None,
-    engine: EngineName = "local",
-    address: Address = None,
-    workers: Workers = None,
-    cpus: Cpus = 1.0,
-    gpus: Gpus = 0.0,
-    corpus: Corpus = None,
-    suites: Suites = None,
-    retry_failed: RetryFailed = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    *,
+    options: SweepOptions,
 ) -> None:
-    """Run an experiment of your own, and report; the format is that of the dissertation's experiments."""
+    """Run an experiment of your own, and report; the format is that of the dissertation's experiments.
+
+    Interrupt it at any time: the same command goes on, and what is complete is not run again.
+    """
     from ndstack import experiments
 
-    experiment = experiments.Experiment.read(file)
-    chosen = _engine(engine, address, workers, cpus, gpus)
-    _run(experiment, scale, out, only, chosen, corpus, suites, retry_failed, quiet, as_json)
+    _run(experiments.Experiment.read(file), scale, options)
 
 
-@app.command(rich_help_panel=PANEL, epilog="Example: ndstack report results")
+@command("ndstack report results", "ndstack report results --out elsewhere --json")
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that `ndstack reproduce` or `sweep` made.")],
-    out: Annotated[Path | None, typer.Option(help="Where it goes. [FOLDER/report]")] = None,
+    out: OutFolderIfGiven = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the figures and tables that the complete trials of a folder allow, and a page with all of them."""
+    """Draw the figures and tables that the complete trials of a folder allow, and a page with all of them.
+
+    They go to the folder report inside, unless --out names another one.
+    """
     from ndstack import experiments
 
     _report(experiments.SweepFolder(folder), out, as_json)
@@ -136,63 +101,47 @@ def _list(as_json: bool) -> None:
     )
 
 
-def _engine(name: str, address: str | None, workers: int | None, cpus: float, gpus: float) -> "Any":
-    """Makes the engine once the folder is known."""
+def _engine(options: SweepOptions, folder: "SweepFolder") -> "Engine":
     from ndstack import experiments
     from ndstack.training.run import cores
 
-    if name == "local" and address is not None:
-        raise NdstackError("--address given, but the engine is local; expected --engine ray with it")
+    workers = options.workers or cores()
+    if options.engine == "ray":
+        from ndstack.experiments.engines.ray import Ray
 
-    def make(folder: "SweepFolder") -> "Engine":
-        if name == "ray":
-            from ndstack.experiments.engines.ray import Ray
-
-            return Ray(address, workers=workers or cores(), cpus=cpus, gpus=gpus)
-        if workers == 0:
-            return experiments.Inline()
-        return experiments.Local(workers or cores(), folder.log)
-
-    return make
+        return Ray(options.address, workers=workers, cpus=options.cpus, gpus=options.gpus)
+    return experiments.Inline() if options.workers == 0 else experiments.Local(workers, folder.log)
 
 
-def _run(
-    experiment: "Experiment",
-    scale: str,
-    out: Path | None,
-    only: str | None,
-    make_engine: Any,
-    corpus: Path | None,
-    suites: Path | None,
-    retry_failed: bool,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+def _run(experiment: "Experiment", scale: str, options: SweepOptions) -> None:
     from ndstack import experiments
     from ndstack.experiments.display import choose_watcher
 
-    if out is None:
+    if options.engine == "local" and options.address is not None:
+        raise NdstackError("--address given, but the engine is local; expected --engine ray with it")
+    if options.out is None:
         raise NdstackError("no folder given; expected --out FOLDER, a new one or one to go on with")
-    if suites is not None and not suites.exists():
-        raise NdstackError(f"{suites} does not exist, expected a folder of suites")
+    if options.suites is not None and not options.suites.exists():
+        raise NdstackError(f"{options.suites} does not exist, expected a folder of suites")
     experiment.at(scale)
-    folder = experiments.SweepFolder(out)
-    settings, suites = _text(experiment, scale, folder, corpus, suites)
+    folder = experiments.SweepFolder(options.out)
+    settings, suites = _text(experiment, scale, folder, options)
     chosen = experiments.expand(folder.begin(experiment, scale, settings))
-    if only is not None:
-        chosen = experiments.choose(chosen, only)
+    if options.only is not None:
+        chosen = experiments.choose(chosen, options.only)
+    title = f"{experiment.name}, {scale}"
     summary = experiments.run_sweep(
         folder,
         chosen,
-        make_engine(folder),
+        _engine(options, folder),
         measures=experiments.measures_of(experiment),
         suites=None if suites is None else str(suites.resolve()),
-        retry_failed=retry_failed,
-        watcher=choose_watcher(folder, f"{experiment.name}, {scale}", quiet=quiet, as_json=as_json),
+        retry_failed=options.retry_failed,
+        watcher=choose_watcher(folder, title, quiet=options.quiet, as_json=options.as_json),
     )
     for trial, message in {**summary.failed, **summary.given_up}.items():
         print(f"ndstack: {trial} failed: {message}", file=sys.stderr)
-    _report(folder, None, as_json or not sys.stdout.isatty())
+    _report(folder, None, options.as_json or not sys.stdout.isatty())
     if summary.given_up:
         print(f"ndstack: the same command tries {len(summary.given_up)} trials again", file=sys.stderr)
     if summary.failed or summary.given_up:
@@ -200,9 +149,10 @@ def _run(
 
 
 def _text(
-    experiment: "Experiment", scale: str, folder: "SweepFolder", corpus: Path | None, suites: Path | None
+    experiment: "Experiment", scale: str, folder: "SweepFolder", options: SweepOptions
 ) -> tuple[dict[str, Any] | None, Path | None]:
     """The corpus of an experiment on text; a smoke run may have one that is made for it."""
+    corpus, suites = options.corpus, options.suites
     if not experiment.text:
         if corpus is not None:
             raise NdstackError(f"--corpus given, but {experiment.name} is about formal languages")

@@ -5,14 +5,11 @@ from typing import Annotated
 
 import typer
 
-from ndstack.cli.app import app
+from ndstack.cli.app import command
 from ndstack.errors import NdstackError
 
 
-@app.command(
-    rich_help_panel="Analysis",
-    epilog="Examples:\n\nndstack explore\n\nndstack explore runs/reversal runs/dyck --port 8080 --no-browser",
-)
+@command("ndstack explore", "ndstack explore runs/reversal runs/dyck --port 8080 --no-browser")
 def explore(
     runs: Annotated[
         list[str] | None,

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ndstack.cli.app import app
+from ndstack.cli.app import command
 from ndstack.cli.arguments import (
     AsJson,
+    Count,
     GrammarFile,
     LanguageName,
+    Lengths,
+    OutFolder,
     Seed,
+    complete_language,
     find_language,
     non_empty_lengths,
     parse_lengths,
@@ -23,10 +27,8 @@ from ndstack.errors import NdstackError
 if TYPE_CHECKING:
     from nltk import Tree
 
-PANEL = "Languages and automata"
 
-
-@app.command(rich_help_panel=PANEL, epilog="Example: ndstack languages --json")
+@command("ndstack languages", "ndstack languages --json")
 def languages(as_json: AsJson = False) -> None:
     """List the formal languages with a sample string each."""
     import numpy as np
@@ -54,16 +56,15 @@ def languages(as_json: AsJson = False) -> None:
     console.print("All but hardest-cfl and count-3 also for k symbols, as in marked-reversal(k=40).")
 
 
-@app.command(
-    rich_help_panel=PANEL,
-    epilog="Examples:\n\nndstack sample dyck --lengths 40:80 --count 10 --seed 1 --with-probability\n\n"
+@command(
+    "ndstack sample dyck --lengths 40:80 --count 10 --seed 1 --with-probability",
     "ndstack sample --grammar my.cfg --lengths 12 --tree",
 )
 def sample(
     language: LanguageName = None,
     grammar: GrammarFile = None,
-    lengths: Annotated[str, typer.Option(help="A length, or a range such as 40:80.")] = "40:80",
-    count: Annotated[int, typer.Option(min=0, help="How many strings.")] = 10,
+    lengths: Lengths = "40:80",
+    count: Count = 10,
     seed: Seed = 0,
     with_probability: Annotated[
         bool, typer.Option("--with-probability", help="Print log p(w | length), in nats, before each.")
@@ -98,16 +99,17 @@ def sample(
             print(f"{log_p:.6f}\t{shown}" if with_probability else shown)
 
 
-@app.command(
-    rich_help_panel=PANEL,
-    epilog="Examples:\n\nndstack probability marked-reversal '01#10' '01#01'\n\n"
+@command(
+    "ndstack probability marked-reversal '01#10' '01#01'",
     "ndstack probability --grammar my.cfg 'the cat sleeps'",
 )
 def probability(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="[LANGUAGE] STRING...", help="Symbols longer than a character: spaced, or tabbed."
+            metavar="[LANGUAGE] STRING",
+            help="Symbols longer than a character: spaced, or tabbed.",
+            autocompletion=complete_language,
         ),
     ],
     grammar: GrammarFile = None,
@@ -124,20 +126,23 @@ def probability(
         print(json.dumps({"string": text, "log_probability": finite}) if as_json else f"{value:.6f}\t{text}")
 
 
-@app.command(rich_help_panel=PANEL, epilog="Example: ndstack dataset dyck --out data/dyck --seed 1")
+@command("ndstack dataset dyck --out data/dyck --seed 1", "ndstack dataset --grammar my.cfg --lengths 10:20")
 def dataset(
     language: LanguageName = None,
     grammar: GrammarFile = None,
-    out: Annotated[Path, typer.Option(help="A new folder.")] = Path("data"),
+    out: OutFolder = Path("data"),
     seed: Seed = 0,
     train: Annotated[int, typer.Option(min=0, help="Training strings.")] = 10_000,
     validation: Annotated[int, typer.Option(min=0, help="Validation strings.")] = 1_000,
     test_per_length: Annotated[int, typer.Option(min=0, help="Test strings for each length.")] = 100,
-    lengths: Annotated[str, typer.Option(help="Training and validation lengths.")] = "40:80",
-    test_lengths: Annotated[str, typer.Option(help="Test lengths.")] = "40:100",
+    lengths: Lengths = "40:80",
+    test_lengths: Annotated[
+        str, typer.Option(metavar="LOW:HIGH", help="Lengths of test strings.")
+    ] = "40:100",
     batch_size: Annotated[int, typer.Option(min=1, help="Strings of one length in a row.")] = 10,
+    as_json: AsJson = False,
 ) -> None:
-    """Sample training, validation and test strings into a folder."""
+    """Sample training, validation and test strings into a new folder."""
     from ndstack.languages import Plan, make_dataset, write_dataset
     from ndstack.progress import progress_bar
 
@@ -154,6 +159,10 @@ def dataset(
     with progress_bar(f"sampling {source.name}", total) as advance:
         data = make_dataset(source, seed, plan, progress=advance)
     write_dataset(data, out)
+    if as_json:
+        counts = {"train": train, "validation": validation, "test": len(data.test)}
+        print(json.dumps({"folder": str(out), "language": source.name, "seed": seed, **counts}))
+        return
     print(f"{out}: {train} training, {validation} validation, {len(data.test)} test strings of {source.name}")
 
 

@@ -3,95 +3,93 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ndstack.cli.app import Interrupted, app
-from ndstack.cli.arguments import AsJson, GrammarFile, LanguageName, Seed, parse_lengths
+from ndstack.cli.app import Interrupted, command
+from ndstack.cli.arguments import (
+    AsJson,
+    Count,
+    GrammarFile,
+    Greedy,
+    LanguageName,
+    MaxLengthIfGiven,
+    ModelName,
+    OutFolderIfGiven,
+    OutPictureIfGiven,
+    Prefix,
+    Resume,
+    Seed,
+    Split,
+    Temperature,
+    parse_lengths,
+)
+from ndstack.cli.options import TrainOptions, unfold
 from ndstack.cli.output import print_table
 from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
     from ndstack.training import Result, Run, RunConfig
-    from ndstack.training.launch import Show
 
-PANEL = "Training"
-Split = Literal["test", "validation", "train"]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A folder that `ndstack train` made.")]
-Picture = Annotated[
-    Path | None, typer.Option("--out", metavar="FILE.svg", help="Where the plot goes (.svg, .png or .pdf).")
-]
 
 
-@app.command(
-    rich_help_panel=PANEL,
-    epilog="Examples:\n\nndstack train marked-reversal --model rns-2-3 --out runs/reversal\n\n"
-    "ndstack train --resume runs/reversal\n\n"
-    "ndstack train dyck --model lstm --out runs/short --lengths 10:20 --set options.hidden=40\n\n"
+@command(
+    "ndstack train marked-reversal --model rns-2-3 --out runs/reversal",
+    "ndstack train --resume runs/reversal",
+    "ndstack train dyck --model lstm --out runs/short --lengths 10:20 --set options.hidden=40",
     "ndstack train --config my.toml --out runs/mine",
 )
+@unfold
 def train(
     language: LanguageName = None,
-    model: Annotated[str | None, typer.Option(help="Such as lstm, sup-10, rns-2-3, tf+vrns-3-3-5.")] = None,
-    out: Annotated[Path | None, typer.Option(help="A new folder for the run.")] = None,
-    resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")
-    ] = None,
+    model: ModelName = None,
+    out: OutFolderIfGiven = None,
+    resume: Resume = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE.toml", help="Settings, named as in config.json.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting: training.clip=3.")
     ] = None,
     grammar: GrammarFile = None,
     data: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Strings that `ndstack dataset` made.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of data, parameters and batches.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="At the beginning [0.005].")] = None,
     max_epochs: Annotated[int | None, typer.Option(help="The greatest number of epochs [200].")] = None,
-    lengths: Annotated[str | None, typer.Option(help="Of training strings [40:80].")] = None,
+    lengths: Annotated[
+        str | None, typer.Option(metavar="LOW:HIGH", help="Lengths of strings, or one length [40:80].")
+    ] = None,
     strings: Annotated[
         int | None, typer.Option("--train", help="Training strings [10000]; a tenth more to validate.")
     ] = None,
     eos: Annotated[bool | None, typer.Option("--eos/--no-eos", help="Predict the end? [yes]")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    precision: Annotated[str | None, typer.Option(help="32, 64 or bf16-mixed.")] = None,
-    processes: Annotated[int | None, typer.Option(help="Each takes a share of every batch [1].")] = None,
-    threads: Annotated[int | None, typer.Option(help="Of each process [all cores].")] = None,
     snapshots: Annotated[
         int | None, typer.Option(help="Keep the parameters after so many first epochs.")
     ] = None,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write for TensorBoard, too.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show the result only.")] = False,
-    as_json: AsJson = False,
+    *,
+    options: TrainOptions,
 ) -> None:
     """Train a model on a formal language, with the dissertation's recipe unless told otherwise.
 
-    Interrupt it at any time; --resume goes on and ends with the same numbers, to the last bit. On a terminal
-    there are progress bars, elsewhere one line of JSON an epoch; the last line is the result.
+    The run goes to a new folder, --out. Interrupt it at any time; --resume goes on and ends with the same
+    numbers, to the last bit. On a terminal there are progress bars, elsewhere one line of JSON an epoch; the
+    last line is the result.
     """
     from ndstack import training
+    from ndstack.training.launch import use_folder
 
     values: dict[str, Any] = {
         "model": model,
-        "seed": seed,
         "data": {"train": strings, "validation": strings and max(1, strings // 10)} | _lengths(lengths),
         "training": {
             "learning_rate": learning_rate,
             "max_epochs": max_epochs,
             "eos": eos,
-            "device": device,
-            "precision": precision,
-            "processes": processes,
-            "threads": threads,
             "snapshots": snapshots,
         },
     }
-    values = _given(values) | _language_values(language, grammar)
-    values = _all_settings(config, values, settings or [], data)
-    show: Show = "nothing" if quiet else "terminal" if sys.stderr.isatty() and not as_json else "json"
+    values = options.apply_settings(_of_file(config), values | _language_values(language, grammar))
+    values = values if data is None else use_folder(data, values)
     run_config = None
     if resume is not None:
         if out is not None:
@@ -104,10 +102,10 @@ def train(
         run_config = training.RunConfig.of(values, str(config) if config else "the settings")
     folder = resume or out or Path()
     try:
-        result = training.train(folder, run_config, show=show, tensorboard=tensorboard)
+        result = training.train(folder, run_config, show=options.show, tensorboard=options.tensorboard)
     except KeyboardInterrupt:
         raise Interrupted(f"ndstack train --resume {folder} goes on") from None
-    _print_result(folder, training.Run.open(folder).config, result, as_json or not sys.stdout.isatty())
+    _print_result(folder, training.Run.open(folder).config, result, options.result_as_json)
 
 
 def _check_complete(out: Path | None, values: dict[str, Any]) -> None:
@@ -151,34 +149,17 @@ def _language_values(language: str | None, grammar: Path | None) -> dict[str, An
     return {"language": grammar.stem, "grammar": str(read_grammar(grammar))}
 
 
-def _all_settings(
-    config: Path | None, flags: dict[str, Any], settings: list[str], data: Path | None
-) -> dict[str, Any]:
-    """A file, changed by flags, changed by --set."""
-    from ndstack.training.config import merge, parse_setting, read_toml
-    from ndstack.training.launch import use_folder
+def _of_file(config: Path | None) -> dict[str, Any]:
+    from ndstack.training.config import read_toml
 
-    values = merge(read_toml(config) if config else {}, flags)
-    for setting in settings:
-        values = merge(values, parse_setting(setting))
-    return use_folder(data, values) if data is not None else values
+    return {} if config is None else read_toml(config)
 
 
-def _given(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what was not given."""
-    kept = {key: _given(value) if isinstance(value, dict) else value for key, value in values.items()}
-    return {key: value for key, value in kept.items() if value is not None and value != {}}
-
-
-@app.command(
-    rich_help_panel=PANEL,
-    epilog="Examples:\n\nndstack evaluate runs/reversal\n\n"
-    "ndstack evaluate runs/reversal --split validation --json",
-)
+@command("ndstack evaluate runs/reversal", "ndstack evaluate runs/reversal --split validation --json")
 def evaluate(
     run: RunFolder,
-    split: Annotated[Split, typer.Option(help="Which strings.")] = "test",
-    out: Picture = None,
+    split: Split = "test",
+    out: OutPictureIfGiven = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure the best model of a run, overall and by length; the results also go to the run's folder."""
@@ -214,18 +195,14 @@ def evaluate(
     print(f"Nats a symbol; for each length given the length. Plot: {picture}")
 
 
-@app.command(
-    rich_help_panel=PANEL,
-    epilog="Examples:\n\nndstack generate runs/reversal --count 5\n\n"
-    "ndstack generate runs/reversal --prefix 0110# --greedy",
-)
+@command("ndstack generate runs/reversal --count 5", "ndstack generate runs/reversal --prefix 0110# --greedy")
 def generate(
     run: RunFolder,
-    count: Annotated[int, typer.Option(min=1, help="How many strings.")] = 10,
-    prefix: Annotated[str, typer.Option(help="What they begin with.")] = "",
-    max_length: Annotated[int | None, typer.Option(min=1, help="Cut off after so many symbols.")] = None,
-    temperature: Annotated[float, typer.Option(help="Below 1 the likely becomes likelier.")] = 1.0,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Always the likeliest symbol.")] = False,
+    count: Count = 10,
+    prefix: Prefix = "",
+    max_length: MaxLengthIfGiven = None,
+    temperature: Temperature = 1.0,
+    greedy: Greedy = False,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam search of this width.")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -257,8 +234,8 @@ def generate(
         print(f"{one.log_probability:.3f}\t{verdict}\t{language.separator.join(one.word)}")
 
 
-@app.command(rich_help_panel=PANEL, epilog="Example: ndstack show runs/reversal --out curve.svg")
-def show(run: RunFolder, out: Picture = None, as_json: AsJson = False) -> None:
+@command("ndstack show runs/reversal", "ndstack show runs/reversal --out curve.svg")
+def show(run: RunFolder, out: OutPictureIfGiven = None, as_json: AsJson = False) -> None:
     """Show how a run went: its curve as a table and a plot."""
     from ndstack import plotting, training
     from ndstack.training.pictures import draw_curves
@@ -289,10 +266,10 @@ def show(run: RunFolder, out: Picture = None, as_json: AsJson = False) -> None:
     print(f"* the best epoch. Plot: {picture}")
 
 
-@app.command(rich_help_panel=PANEL, epilog="Example: ndstack compare runs/reversal runs/lstm --out both.svg")
+@command("ndstack compare runs/reversal runs/lstm --out both.svg", "ndstack compare runs/* --json")
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders that `ndstack train` made.")],
-    out: Picture = None,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders that `ndstack train` made.")],
+    out: OutPictureIfGiven = None,
     as_json: AsJson = False,
 ) -> None:
     """Put runs side by side: best validation results, parameters, time; with --out their curves."""

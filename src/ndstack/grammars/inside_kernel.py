@@ -1,12 +1,13 @@
 """The inside algorithm in compiled loops; see `inside`."""
 
-import numba
 import numpy as np
+
+from ndstack.compiling import compiler
 
 SMALLEST = 1e-280  # below, a sum could lose digits or all of itself
 
 
-@numba.njit(cache=True)
+@compiler()
 def inside_kernel(  # type: ignore[no-untyped-def]
     word, start, first, parent, right, weight, up_first, up_parent, up_weight
 ):

@@ -13,8 +13,10 @@ from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
-from numba import extending, njit
+from numba import extending
 from numba.core import cgutils, types
+
+from ndstack.compiling import compiler
 
 struct_proxy: Any = cgutils.create_struct_proxy
 
@@ -23,7 +25,6 @@ BYTES = 64 if "avx512f" in get_host_cpu_features() else 32
 
 _FLAGS: dict[str, Any] = {
     "nogil": True,
-    "cache": True,
     "boundscheck": False,
     "error_model": "numpy",
     "fastmath": {"contract", "reassoc", "nsz", "arcp"},
@@ -33,17 +34,17 @@ _FLAGS: dict[str, Any] = {
 
 def entry(function: Callable[..., Any]) -> Any:
     """Compile a function when it is first called, and keep the code on disk."""
-    return njit(**_FLAGS)(function)
+    return compiler(**_FLAGS)(function)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """The same for a function that only compiled code calls."""
-    return njit(**_FLAGS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True})(function)
+    return compiler(**_FLAGS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True})(function)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """The same for a small function that costs less than its call."""
-    return njit(inline="always", **_FLAGS)(function)
+    return compiler(inline="always", **_FLAGS)(function)
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:

@@ -1,10 +1,11 @@
 """Compiled products of small vectors and matrices, and the layer that drives a stack."""
 
-import numba
 import numpy as np
 
-_compiled = numba.njit(cache=True, nogil=True, fastmath={"contract"})
-_summing = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+from ndstack.compiling import compiler
+
+_compiled = compiler(nogil=True, fastmath={"contract"})
+_summing = compiler(nogil=True, fastmath={"reassoc", "contract", "nsz"})
 
 
 @_summing

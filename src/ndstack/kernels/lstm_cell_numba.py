@@ -1,12 +1,12 @@
 """The activations of an LSTM cell for a batch at one step, compiled, on tensors given by their addresses."""
 
-import numba
 import numpy as np
 
+from ndstack.compiling import compiler
 from ndstack.kernels.lstm_numba import cell, cell_backward
 from ndstack.kernels.memory_numba import numbers
 
-_compiled = numba.njit(cache=True, nogil=True)
+_compiled = compiler(nogil=True)
 
 
 @_compiled

@@ -3,12 +3,12 @@
 Gates are ordered (input, forget, cell, output), as in `torch.nn.LSTM`.
 """
 
-import numba
 import numpy as np
 
+from ndstack.compiling import compiler
 from ndstack.kernels.linear_numba import add_product
 
-_compiled = numba.njit(cache=True, nogil=True, fastmath={"contract"})
+_compiled = compiler(nogil=True, fastmath={"contract"})
 
 
 @_compiled

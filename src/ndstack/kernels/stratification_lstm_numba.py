@@ -4,9 +4,9 @@ One call does what the controller-stack interface of section 3.2 does in n steps
 reading and hidden state; action logits and the vector to push from the hidden state; the stack.
 """
 
-import numba
 import numpy as np
 
+from ndstack.compiling import compiler
 from ndstack.kernels.lstm_numba import drive, drive_backward
 from ndstack.kernels.stratification_numba import (
     _load,
@@ -18,7 +18,7 @@ from ndstack.kernels.stratification_numba import (
     _squashed,
 )
 
-_compiled = numba.njit(cache=True, nogil=True)
+_compiled = compiler(nogil=True)
 
 
 @_compiled

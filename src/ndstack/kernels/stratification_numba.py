@@ -10,12 +10,12 @@ At a tie max(0, x) has derivative 0 and min(a, b) gives half to each, as `torch.
 `torch.minimum` do.
 """
 
-import numba
 import numpy as np
 
+from ndstack.compiling import compiler
 from ndstack.kernels.linear_numba import add_scaled, dot
 
-_compiled = numba.njit(cache=True, nogil=True)
+_compiled = compiler(nogil=True)
 
 
 @_compiled

@@ -3,9 +3,9 @@
 Tensors come as addresses; `stratification_cpu` makes these functions torch operations.
 """
 
-import numba
 import numpy as np
 
+from ndstack.compiling import compiler
 from ndstack.kernels.linear_numba import layer, layer_backward
 from ndstack.kernels.memory_numba import numbers
 from ndstack.kernels.stratification_numba import (
@@ -18,7 +18,7 @@ from ndstack.kernels.stratification_numba import (
     _squashed,
 )
 
-_compiled = numba.njit(cache=True, nogil=True)
+_compiled = compiler(nogil=True)
 
 
 @_compiled

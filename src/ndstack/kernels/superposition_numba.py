@@ -5,13 +5,13 @@ the same number of the cell above at f - m and of the cell below at f + m. Weigh
 (push, noop, pop); where actions are logits, the weights are their softmax.
 """
 
-import numba
 import numpy as np
 
+from ndstack.compiling import compiler
 from ndstack.kernels.linear_numba import add_scaled, dot
 
-_compiled = numba.njit(cache=True, nogil=True)
-_summing = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+_compiled = compiler(nogil=True)
+_summing = compiler(nogil=True, fastmath={"reassoc", "contract", "nsz"})
 
 
 @_compiled

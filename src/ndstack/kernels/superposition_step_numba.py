@@ -3,9 +3,9 @@
 Tensors come as addresses; `superposition_cpu` makes these functions torch operations.
 """
 
-import numba
 import numpy as np
 
+from ndstack.compiling import compiler
 from ndstack.kernels.linear_numba import add_scaled, layer, layer_backward
 from ndstack.kernels.memory_numba import numbers
 from ndstack.kernels.superposition_numba import (
@@ -16,7 +16,7 @@ from ndstack.kernels.superposition_numba import (
     _update_backward,
 )
 
-_compiled = numba.njit(cache=True, nogil=True)
+_compiled = compiler(nogil=True)
 
 
 @_compiled

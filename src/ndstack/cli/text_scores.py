@@ -1,0 +1,161 @@
+"""Commands that hold a language model against sentences: text surprisal, sg, pairs."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from ndstack.cli.app import as_epilog
+from ndstack.cli.arguments import AsJson, OutPictureIfGiven
+from ndstack.cli.text import RunFolder, open_run, text
+from ndstack.errors import NdstackError
+
+
+@text.command(
+    epilog=as_epilog(
+        "ndstack text surprisal run 'the horse raced past the barn fell' --out fell.svg",
+        "ndstack text surprisal run --file sentences.txt --json",
+    )
+)
+def surprisal(
+    run: RunFolder,
+    sentences: Annotated[
+        list[str] | None, typer.Argument(metavar="SENTENCE", help="Words with spaces.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option(metavar="FILE", help="A sentence a line.")] = None,
+    out: OutPictureIfGiven = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how surprising each word of a sentence is to the best model of a run, in bits.
+
+    Each sentence is read on its own, after <eos>. Words that the model does not know are read as <unk> and
+    marked with a star.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from ndstack import plotting
+    from ndstack.text.pictures import draw_surprisals
+    from ndstack.text.scoring import score_words
+
+    listed = [line.split() for line in (sentences or [])]
+    if file is not None:
+        listed += [line.split() for line in file.read_text(encoding="utf-8").splitlines()]
+    if not any(listed) or not all(listed):
+        raise NdstackError("no sentence, or an empty one, given; expected words with spaces between them")
+    if out is not None:
+        plotting.check_format(out)
+    folder, model = open_run(run)
+    scored = score_words(model, listed)
+    if out is not None:
+        plotting.save(draw_surprisals({folder.label: scored}), out)
+    if as_json:
+        for words in scored:
+            print(json.dumps([word._asdict() for word in words]))
+        return
+    console = Console(markup=False, highlight=False, emoji=False)
+    for words in scored:
+        table = Table("word", "bits", box=None)
+        table.columns[1].justify = "right"
+        for word in words:
+            table.add_row(word.text if word.known else f"{word.text}*", f"{word.bits:.2f}")
+        table.add_row("sum", f"{sum(word.bits for word in words):.2f}")
+        console.print(table)
+    if not all(word.known for words in scored for word in words):
+        print("* not in the vocabulary, read as <unk>")
+    if out is not None:
+        print(f"Plot: {out}")
+
+
+@text.command(
+    epilog=as_epilog(
+        "ndstack text sg run suites/",
+        "ndstack text sg run1 run2 suites/ --out sg.svg",
+        "ndstack text sg run suites/number_src.json --by-suite",
+    )
+)
+def sg(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="RUN SUITE", help="Runs; suites, or folders of suites.")
+    ],
+    averaging: Annotated[
+        Literal["dissertation", "hu", "both"], typer.Option(help="How rows are counted; see below.")
+    ] = "both",
+    by_suite: Annotated[bool, typer.Option("--by-suite", help="A row for each suite, too.")] = False,
+    out: OutPictureIfGiven = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure syntactic generalization (chapter 7) with test suites in SyntaxGym's format.
+
+    Averaging: "dissertation" counts each conjunct of a prediction; "hu" an item only if the whole prediction
+    holds, and leaves fgd-embed3 and fgd-embed4 out. On the suites of Hu et al. (2020) chance is 0.50 and
+    0.285.
+    """
+    from ndstack import plotting
+    from ndstack.cli.text_tables import circuits, print_circuits, print_suites
+    from ndstack.progress import progress_bar
+    from ndstack.text.generalization import AVERAGINGS, evaluate
+    from ndstack.text.pictures import CHANCE, draw_circuits
+    from ndstack.text.scoring import ModelScorer
+    from ndstack.text.suites import find_suites, read_suite
+    from ndstack.training.run import is_run
+
+    runs = [path for path in paths if is_run(path)]
+    others = [path for path in paths if not is_run(path)]
+    if not runs or not others:
+        missing = "run" if not runs else "suites"
+        raise NdstackError(f"no {missing} among {', '.join(map(str, paths))}; expected RUN... SUITE...")
+    if out is not None:
+        plotting.check_format(out)
+    suites = [read_suite(path) for path in find_suites(others)]
+    ways = AVERAGINGS if averaging == "both" else (averaging,)
+    results, unknown = {}, {}
+    with progress_bar("reading sentences", len(runs) * sum(len(one.sentences) for one in suites)) as advance:
+        for run in runs:
+            scorer = ModelScorer(open_run(run)[1])
+            results[str(run)] = evaluate(suites, scorer, progress=advance)
+            unknown[str(run)] = scorer
+    if out is not None:
+        plotting.save(draw_circuits(results, ways[0], CHANCE[ways[0]] if len(suites) >= 33 else None), out)
+    if as_json:
+        for name, result in results.items():
+            print(json.dumps({"run": name, **circuits(result, ways), "unknown": dict(unknown[name].unknown)}))
+        return
+    for way in ways:
+        print_circuits(results, way)
+    if by_suite:
+        for name, result in results.items():
+            print_suites(name, result, ways)
+    for name, scorer in unknown.items():
+        count, common = scorer.unknown.total(), ", ".join(word for word, _ in scorer.unknown.most_common(8))
+        print(
+            f"{name}: {count:,} of {scorer.words:,} words read as <unk>"
+            + (f": {common} ..." if count else "")
+        )
+
+
+@text.command(epilog=as_epilog("ndstack text pairs run blimp/*.jsonl"))
+def pairs(
+    run: RunFolder,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="JSON lines, as BLiMP has them.")],
+    tokenized: Annotated[bool, typer.Option("--tokenized", help="Do not split punctuation off.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how often the grammatical sentence of a minimal pair is the more probable one."""
+    from ndstack.progress import progress_bar
+    from ndstack.text.pairs import evaluate_pairs, read_pairs
+    from ndstack.text.scoring import ModelScorer
+
+    listed = [pair for file in files for pair in read_pairs(file)]
+    scorer = ModelScorer(open_run(run)[1])
+    with progress_bar("reading pairs", len(listed)) as advance:
+        result = evaluate_pairs(listed, scorer, tokenized=tokenized, progress=advance)
+    unknown = scorer.unknown.total() / max(1, scorer.words)
+    if as_json:
+        row = {"pairs": len(listed), "accuracy": result.accuracy, "by_phenomenon": result.by_phenomenon()}
+        print(json.dumps({"run": str(run), **row, "unknown": unknown}))
+        return
+    for name, accuracy in result.by_phenomenon().items():
+        print(f"{accuracy:.3f}  {name}")
+    print(f"{result.accuracy:.3f}  all {len(listed):,} pairs; {unknown:.1%} of the words read as <unk>")

@@ -1,0 +1,61 @@
+"""The examples do what they say."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def threads():
+    """Examples ask for one thread; what was before comes back."""
+    import torch
+
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
+def test_a_stack_in_a_classifier(capsys):
+    results = load("stack_in_a_classifier").main()
+    stack, without = results["with a stack"], results["without"]
+    assert stack["symbols"] > 0.95
+    assert stack["strings"] > 0.8
+    assert stack["symbols"] > without["symbols"] + 0.1
+    assert stack["strings"] > without["strings"] + 0.2
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+@pytest.mark.usefixtures("threads")
+def test_a_language_from_a_grammar_file(tmp_path, capsys):
+    example = load("language_from_a_grammar_file")
+    results = example.main(tmp_path / "markup.svg")
+    language = example.from_grammar(example.GRAMMAR)
+    assert all(text in language and len(text) == 12 for text in results["samples"])
+    assert language.log_probability(results["wrong"]) == -math.inf
+    rows = {name: one.overall for name, one in results["evaluations"].items()}
+    assert all(row.lower_bound == pytest.approx(results["bound"]) for row in rows.values())
+    assert all(0 < row.difference < 0.2 for row in rows.values())
+    assert {row.length for row in results["evaluations"]["lstm"].by_length} == set(range(5, 31))
+    assert (tmp_path / "markup.svg").read_text(encoding="utf-8").count("rns-2-3") == 1
+    assert "above the bound" in capsys.readouterr().out
+
+
+def test_watching_langs_algorithm(tmp_path, capsys):
+    results = load("watching_langs_algorithm").main(tmp_path / "stacks.svg", range(1, 4))
+    assert results["runs"] == 2
+    assert [row["lang"] for row in results["rows"]] == [math.comb(2 * n, n) for n in (1, 2, 3)]
+    assert all(row["lang"] == row["brute"] for row in results["rows"])
+    assert (tmp_path / "stacks.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert "After iixex: 3 runs" in capsys.readouterr().out
