@@ -23,8 +23,8 @@ from ndstack.functional import nondeterministic, stratification, superposition
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.stacks import Nondeterministic, Stack, Stratification, Superposition
 
-BATCH = 250
-LONGEST = 10
+BATCH = 1000
+LONGEST = 8
 WAYS = ("scan cpu", "scan portable", "scan", "steps", "lstm")
 """Whole sequences by a named backend, whole sequences, single steps, and an LSTM that drives the stack."""
 

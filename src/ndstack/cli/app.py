@@ -32,6 +32,8 @@ app = typer.Typer(
 
 
 INTERRUPTED = 130
+LONGEST_ERROR = 800
+"""Characters; what is longer has a file or a long argument in it."""
 
 
 class Interrupted(Exception):  # noqa: N818 - it is no error
@@ -72,7 +74,10 @@ def _interrupted(advice: str = "") -> None:
 
 
 def _fail(message: str) -> None:
-    print(f"ndstack: error: {message}", file=sys.stderr)
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+    if len(shown) > LONGEST_ERROR:
+        shown = f"{shown[: LONGEST_ERROR // 2]} [...] {shown[-LONGEST_ERROR // 2 :]}"
+    print(f"ndstack: error: {shown}", file=sys.stderr)
     sys.exit(2)
 
 

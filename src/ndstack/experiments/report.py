@@ -135,9 +135,11 @@ def _environments(runs: list[Finished]) -> dict[str, set[str]]:
         if not path.exists():
             continue
         try:
-            values: dict[str, Any] = json.loads(path.read_bytes())
-        except ValueError:
-            raise NdstackError(f"{path} is damaged: expected JSON") from None
+            values: Any = json.loads(path.read_bytes())
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
+            raise NdstackError(f"{path} is damaged: expected JSON with versions and machine")
         for key, value in values.items():
             found.setdefault(key, set()).add(str(value))
     return found

@@ -137,7 +137,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TrainingError(f"cannot read {path}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TrainingError(f"{path} is not a TOML file: {error}") from None
 
 
@@ -158,7 +158,7 @@ def parse_setting(text: str) -> dict[str, Any]:
         raise TrainingError(f"{text!r} is not a setting; write it as in training.clip=3 or options.hidden=40")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         parsed = value.strip()
     for key in reversed(keys):
         parsed = {key: parsed}
