@@ -2,9 +2,10 @@
 
     python -m benchmarks.no_nan --count 1000000 --out no-nan.json
 
-A trial is a batch of sequences with one automaton, length, way of computing and dtype; each sequence has its own
-scale of weights (0.1 to 1e4), share of -inf (0 to 0.9) and share of steps at which everything is -inf. A trial is
-decided by its number, so a run can be split (`--first`), and one that was stopped goes on where `--out` says.
+A trial is a batch of sequences with one automaton, length, way of computing and dtype; each sequence has its
+own scale of weights (0.1 to 1e4), share of -inf (0 to 0.9) and share of steps at which everything is -inf. A
+trial is decided by its number, so a run can be split (`--first`), and one that was stopped goes on where
+`--out` says.
 """
 
 from __future__ import annotations

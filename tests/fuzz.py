@@ -23,10 +23,29 @@ from ndstack.errors import NdstackError
 
 TARGETS: dict[str, Callable[[], None]] = {}
 
-WORDS = ["", " ", "\n", "\r\n", "\t", "\0", "\ufeff", "\u202e", "é", "-1", "0", "1e999", "NaN", "null", "[", "]", "{",
-         "}", '"', "'", "=", ":", ",", "9" * 30, "9" * 5000, "[" * 2000, '"\\ud800"', "\x1b[31m", "../", "/dev/null"]  # fmt: skip
-VALUES = [None, True, -1, 0, 1, 2**31, 10**30, 1e300, float("nan"), float("inf"), "", "\ud800", "\0", "x" * 300, [], {},
-          [[]], {"": None}, ["a", 1], "../..", "/dev/null"]  # fmt: skip
+WORDS = [
+    *(
+        "",
+        " ",
+        "\n",
+        "\r\n",
+        "\t",
+        "\0",
+        "\ufeff",
+        "\u202e",
+        "é",
+        "\x1b[31m",
+        "../",
+        "/dev/null",
+        '"\\ud800"',
+    ),
+    *("-1", "0", "1e999", "NaN", "null", "9" * 30, "9" * 5000),
+    *("[", "]", "{", "}", '"', "'", "=", ":", ",", "[" * 2000),
+]
+VALUES = [
+    *(None, True, -1, 0, 1, 2**31, 10**30, 1e300, float("nan"), float("inf")),
+    *("", "\ud800", "\0", "x" * 300, "../..", "/dev/null", [], {}, [[]], {"": None}, ["a", 1]),
+]
 
 
 def target(*strategies: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -37,8 +56,11 @@ def target(*strategies: Any) -> Callable[[Callable[..., None]], Callable[..., No
             try:
                 function(*drawn)
             except NdstackError as error:
-                assert str(error), "an error without a word"
-                assert "\n" not in str(error), f"more than one line: {str(error)!r}"
+                message = str(error)
+            else:
+                return
+            assert message, "an error without a word"
+            assert "\n" not in message, f"more than one line: {message!r}"
 
         TARGETS[function.__name__] = given(st.tuples(*strategies))(guarded)
         return function
@@ -98,7 +120,9 @@ def altered(original: Any) -> st.SearchStrategy[bytes]:
 
 
 def _change(draw: Any, value: Any) -> Any:
-    inside = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
+    inside = (
+        list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
+    )
     if not inside or draw(st.integers(0, 4)) == 0:
         return draw(st.one_of(st.sampled_from(VALUES), st.integers(), st.floats(), st.text(max_size=9)))
     key = draw(st.sampled_from(inside))
@@ -191,7 +215,10 @@ def main() -> int:
         except Exception:
             traceback.print_exc()
             verdict, failed = "FAILED", 1
-        print(f"{name:20} {chosen.examples:>8,} examples, {time.monotonic() - begin:.0f} s: {verdict}", flush=True)
+        print(
+            f"{name:20} {chosen.examples:>8,} examples, {time.monotonic() - begin:.0f} s: {verdict}",
+            flush=True,
+        )
     return failed
 
 

@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from ndstack.errors import NdstackError
 from tests.fuzz import altered, content, file, good, lazily, noisy, phrases, target, values, with_file
 
-GRAMMARS = (b"S -> 'a' S 'b' [0.5] | 'c' [0.5]\n", b"%start S\nS -> A \\\n C\nA -> 'a' A \"b\" |\nC -> 'c' C [1/3]\n")
+GRAMMARS = (
+    b"S -> 'a' S 'b' [0.5] | 'c' [0.5]\n",
+    b"%start S\nS -> A \\\n C\nA -> 'a' A \"b\" |\nC -> 'c' C [1/3]\n",
+)
 TOML = b"""
 name = "mine"
 title = "t"
@@ -32,7 +35,9 @@ restarts = 1
 
 @target(
     st.one_of(
-        phrases("S", "A", " -> ", " | ", "'a'", '"b"', " [0.5]", "[1/0]", "\n", "%start ", "#", "\\", "^", "<>"),
+        phrases(
+            "S", "A", " -> ", " | ", "'a'", '"b"', " [0.5]", "[1/0]", "\n", "%start ", "#", "\\", "^", "<>"
+        ),
         noisy(*GRAMMARS).map(lambda raw: raw.decode("utf-8", "replace")),
     )
 )
@@ -115,7 +120,9 @@ def corpus_header(raw):
         read_corpus(folder)
 
 
-@target(st.sampled_from(["vocabulary.txt", "test.tokens"]), lazily(lambda: noisy(content("corpus/test.tokens"))))
+@target(
+    st.sampled_from(["vocabulary.txt", "test.tokens"]), lazily(lambda: noisy(content("corpus/test.tokens")))
+)
 def corpus_files(name, raw):
     from ndstack.text.corpus import read_corpus
 
@@ -157,7 +164,9 @@ def run_config(raw):
 METRICS = b'{"epoch": 1, "train_cross_entropy": 0.5, "validation_cross_entropy": 0.4, "seconds": 1.0}\n'
 
 
-@target(st.sampled_from(["metrics.jsonl", "times.jsonl"]), st.one_of(noisy(METRICS), altered(json.loads(METRICS))))
+@target(
+    st.sampled_from(["metrics.jsonl", "times.jsonl"]), st.one_of(noisy(METRICS), altered(json.loads(METRICS)))
+)
 def metrics(name, raw):
     from ndstack.training import Run, RunConfig
 
@@ -237,7 +246,16 @@ def parameters(raw):
         load(folder)
 
 
-NAMES = ["model.output.weight", "optimizer.0.step", "optimizer.x.y", "carried.0.structure", "x", "", ".", "\ud800"[:0]]
+NAMES = [
+    "model.output.weight",
+    "optimizer.0.step",
+    "optimizer.x.y",
+    "carried.0.structure",
+    "x",
+    "",
+    ".",
+    "\ud800"[:0],
+]
 SHAPES = [(), (0,), (3,), (2, 3), (1, 1, 1)]
 DTYPES = [torch.float32, torch.float64, torch.int64, torch.uint8, torch.bool, torch.bfloat16, torch.complex64]
 NOTE = {"epoch": 1, "step": 0, "schedule": {"learning_rate": 0.1}, "fingerprint": ""}
@@ -271,7 +289,9 @@ def checkpoint(shapes, whole, note):
         tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()} | tensors
     with file(b"", "config.json") as path:
         run = Run(path.parent, RunConfig(language="dyck", model=None))
-        text = note.decode("utf-8", "replace").replace('"fingerprint": ""', f'"fingerprint": "{fingerprint(run, model)}"')
+        text = note.decode("utf-8", "replace").replace(
+            '"fingerprint": ""', f'"fingerprint": "{fingerprint(run, model)}"'
+        )
         (path.parent / "last").mkdir()
         (path.parent / "last" / "state.safetensors").write_bytes(pack(tensors, text))
         restore(run, Progress(schedule=Schedule(learning_rate=1.0)), model, optimizer, _NoTask(), 0)
@@ -285,11 +305,30 @@ class _NoTask:
             carried.unpack(tensors)
 
 
-@target(altered({"state": "RNNState", "fields": {"hidden": {"tuple": [{"tensor": "0"}]}, "cells": {"tuple": []},
-    "stack": {"state": "NondeterministicState", "fields": {"reading": {"tensor": "0"}, "time": {"value": 2},
-    "vectors": {"value": None}, "history": {"tuple": []}, "memory": {"chart": {"layout": [1, 2, 8, 0],
-    "bottom_fix": True, "time": 2, "columns": {"tensor": "0"}, "times": [{"tensor": "0"}] * 4,
-    "lost": {"tensor": "0"}}}}}}}))  # fmt: skip
+NUMBERS = {"tensor": "0"}
+CHART = {
+    "layout": [1, 2, 8, 0],
+    "bottom_fix": True,
+    "time": 2,
+    "columns": NUMBERS,
+    "times": [NUMBERS] * 4,
+    "lost": NUMBERS,
+}
+STACK = {
+    "reading": NUMBERS,
+    "time": {"value": 2},
+    "vectors": {"value": None},
+    "history": {"tuple": []},
+    "memory": {"chart": CHART},
+}
+STATE = {
+    "hidden": {"tuple": [NUMBERS]},
+    "cells": {"tuple": []},
+    "stack": {"state": "NondeterministicState", "fields": STACK},
+}
+
+
+@target(altered({"state": "RNNState", "fields": STATE}))
 def carried_state(raw):
     from ndstack.nn import carried
 
@@ -321,7 +360,10 @@ def explorer(path, body, kind):
     from urllib.parse import quote
 
     answer = _client().request(
-        "GET" if "models" in path else "POST", f"/api/{quote(path)}", content=body, headers={"content-type": kind}
+        "GET" if "models" in path else "POST",
+        f"/api/{quote(path)}",
+        content=body,
+        headers={"content-type": kind},
     )
     assert answer.status_code in (200, 400, 404, 405, 413, 422), answer.status_code
     if answer.status_code != 200:

@@ -3,7 +3,8 @@
 import io
 import os
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, TextIO
 
 import typer
 from typer.exceptions import TyperException
@@ -42,6 +43,7 @@ class Interrupted(Exception):  # noqa: N818 - it is no error
 
 def main() -> None:
     """Run the command line; wrong input ends in one line on stderr and exit code 2."""
+    sys.stdout, sys.stderr = _opened(sys.stdout), _opened(sys.stderr)
     for stream in (sys.stdout, sys.stderr):  # ⊥ and ε also on terminals that cannot show them
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -66,6 +68,11 @@ def main() -> None:
     if code == INTERRUPTED:  # so typer reports Ctrl-C
         _interrupted()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _opened(stream: TextIO | None) -> TextIO:
+    """The stream, or one that leads nowhere if whoever called us has closed it."""
+    return Path(os.devnull).open("w", encoding="utf-8") if stream is None else stream
 
 
 def _interrupted(advice: str = "") -> None:

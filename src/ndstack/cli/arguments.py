@@ -49,7 +49,7 @@ def parse_lengths(text: str) -> tuple[int, int]:
     low, colon, high = text.partition(":")
     high = high if colon else low
     numbers = low.isdecimal() and high.isdecimal()
-    if numbers and len(low + high) < 100 and int(low) > int(high) or not numbers:
+    if (numbers and len(low + high) < 100 and int(low) > int(high)) or not numbers:
         raise NdstackError(f"{text!r} is not a range of lengths; write 40:80, or 40 for one length")
     if len(low + high) >= 100 or int(high) > MOST_LENGTH:
         raise NdstackError(f"length {high} is more than {MOST_LENGTH:,}, the longest this command samples")

@@ -186,7 +186,9 @@ class Run:
         for row in rows:
             if not isinstance(row, dict) or not all(isinstance(row.get(key), int | float) for key in numbers):
                 wanted = " and ".join(numbers)
-                raise TrainingError(f"{path} is damaged: expected a JSON object a line, with the numbers {wanted}")
+                raise TrainingError(
+                    f"{path} is damaged: expected a JSON object a line, with the numbers {wanted}"
+                )
         return rows
 
 
