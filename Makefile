@@ -2,9 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= auto
+EXAMPLES ?= 5000
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 
-.PHONY: help install test demo lint format bench docs coverage clean
+.PHONY: help install test demo lint format bench docs coverage fuzz clean
 
 help:            ## this list
 	@grep -hE '^[a-z]+: .*##|^[a-z]+:  +##' Makefile | sed 's/:.*##/\t/' | expand -t 12
@@ -43,6 +44,10 @@ docs: .venv/installed      ## draw the pictures of docs/ again
 
 coverage: .venv/installed  ## share of lines covered by the tests, compilation switched off
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term-missing:skip-covered
+
+fuzz: .venv/installed      ## random and damaged input for all readers, random weights for all kernels: hours
+	$(BIN)/python -m tests.fuzz --examples $(EXAMPLES)
+	$(BIN)/python -m benchmarks.no_nan --count 1000000
 
 clean:                     ## remove what make made
 	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist

@@ -157,7 +157,8 @@ def file(content: bytes, name: str = "file") -> Iterator[Path]:
 def good() -> Path:
     """A folder with one of everything that ndstack writes, small."""
     from ndstack.languages import Plan, get, make_dataset, write_dataset
-    from ndstack.nn import models, save
+    from ndstack.nn import models
+    from ndstack.nn.storage import save
     from ndstack.text import prepare
     from ndstack.text.example import write_example
 
@@ -196,7 +197,7 @@ def values(name: str) -> Any:
 
 def lazily(make: Callable[[], st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
     """A strategy that needs good files, made when first used."""
-    return st.deferred(functools.cache(make))
+    return st.deferred(lambda: make())
 
 
 def main() -> int:

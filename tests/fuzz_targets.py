@@ -226,7 +226,7 @@ def lengths(text):
 
 @target(lazily(lambda: altered(values("model/model.json"))))
 def model_description(raw):
-    from ndstack.nn import load
+    from ndstack.nn.storage import load
 
     with with_file("model", "model.json", raw) as folder:
         load(folder)
@@ -240,7 +240,7 @@ def _with_length(raw):
 @target(lazily(lambda: st.one_of(noisy(content("model/model.safetensors")),
                                  _with_length(content("model/model.safetensors")))))  # fmt: skip
 def parameters(raw):
-    from ndstack.nn import load
+    from ndstack.nn.storage import load
 
     with with_file("model", "model.safetensors", raw) as folder:
         load(folder)

@@ -20,7 +20,7 @@ LanguageName = Annotated[
 GrammarFile = Annotated[
     Path | None, typer.Option("--grammar", metavar="FILE", help="A grammar file instead of a language.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the random generator.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of the random generator.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 

@@ -58,7 +58,7 @@ def load(
             expected = configuration.make().state_dict()
     except ValidationError as error:
         raise NdstackError(f"{path} does not describe a model: {first_problem(error)}") from None
-    except (NdstackError, RuntimeError) as error:  # of torch, if sizes are too great
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:  # of torch, if sizes are too great
         raise NdstackError(f"{path} does not describe a model: {' '.join(str(error).split())}") from None
     tensors, _ = read(Path(folder) / parameters, expected)
     model = configuration.make()

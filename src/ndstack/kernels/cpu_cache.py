@@ -1,0 +1,55 @@
+"""Compiled code on disk that is as new as all its sources.
+
+numba keeps compiled code beside a source file, and compiles again when that file changes. But compiled code
+also holds functions of other files, and changes there go unnoticed: after an upgrade, old kernels would run.
+So the code of each `cpu_*.py` is compiled again when any file here that has compiled functions changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from numba.core import caching
+
+HERE = Path(__file__).resolve().parent
+LOCATORS = ("UserProvidedCacheLocator", "InTreeCacheLocator", "UserWideCacheLocator")
+
+
+def source_stamp(folder: Path = HERE) -> bytes:
+    """A checksum of all sources with compiled functions."""
+    digest = hashlib.sha256()
+    for path in sorted([*folder.glob("cpu_*.py"), *folder.glob("*_numba.py")]):
+        content = path.read_bytes()
+        digest.update(f"{path.name} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.digest()
+
+
+def _watching(base: Any, stamp: bytes) -> Any:
+    """A way to find the place of compiled code, for this folder alone, that knows all its sources."""
+
+    class Locator(base):  # type: ignore[misc]
+        def get_source_stamp(self) -> bytes:
+            return stamp
+
+        @classmethod
+        def from_function(cls, function: Any, file: str) -> Any:
+            path = Path(file).resolve()
+            own = path.parent == HERE and path.name.startswith("cpu_")
+            return super().from_function(function, file) if own else None
+
+    return Locator
+
+
+def watch_sources() -> None:
+    """Make numba do so; versions of it that keep compiled code in another way are left as they are."""
+    known: list[Any] | None = getattr(getattr(caching, "CacheImpl", None), "_locator_classes", None)
+    bases = [getattr(caching, name, None) or getattr(caching, f"_{name}", None) for name in LOCATORS]
+    if known is not None and all(bases):
+        stamp = source_stamp()
+        known[:0] = [_watching(base, stamp) for base in bases]
+
+
+watch_sources()
