@@ -169,7 +169,7 @@ def good() -> Path:
     write_dataset(make_dataset(get("dyck"), 0, plan), folder / "data")
     write_example(folder / "example", 10, 0)
     prepare(folder / "example", folder / "corpus")
-    save(models.build("rns-1-2", "ab", hidden=2), folder / "model")
+    save(models.build("rns-1-2", ("a", "b"), hidden=2), folder / "model")
     return folder
 
 

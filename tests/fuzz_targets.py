@@ -265,7 +265,7 @@ NOTE = {"epoch": 1, "step": 0, "schedule": {"learning_rate": 0.1}, "fingerprint"
 def _training():
     from ndstack.nn import models
 
-    model = models.build("rns-1-2", "ab", hidden=2)
+    model = models.build("rns-1-2", ("a", "b"), hidden=2)
     return model, torch.optim.Adam(model.parameters())
 
 

@@ -12,8 +12,22 @@ LOCK = ".lock"
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a crash, finds the old content or the new, never half of it."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Write a file so that a reader, or a crash, finds the old content or the new, never half of it.
+
+    Links are followed. What is not a file, such as /dev/stdout, is written to.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+        else:
+            _replace(Path(os.path.realpath(path)), content)  # links in circles too
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # and not the name that it is written under
+        raise
+
+
+def _replace(path: Path, content: bytes) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)

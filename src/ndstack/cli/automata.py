@@ -60,6 +60,7 @@ def automaton(
     transitions: Annotated[bool, typer.Option("--transitions", help="Print the transitions.")] = False,
 ) -> None:
     """Compile a grammar into a restricted pushdown automaton and follow it through a string."""
+    from ndstack import files
     from ndstack.automata import Lang, best_run, run_svg, to_restricted
     from ndstack.automata.pda import show_stack
     from ndstack.semirings import COUNTING
@@ -71,7 +72,7 @@ def automaton(
     pda = to_restricted(plain_grammar(source))
     lang = Lang(pda, COUNTING, word)
     if draw is not None:
-        draw.write_text(run_svg(lang), encoding="utf-8")
+        files.replace(draw, run_svg(lang).encode())
         print(f"stacks drawn in {draw}")
     print(
         f"restricted PDA: {len(pda.states)} states, {len(pda.stack_alphabet)} stack symbols, "
