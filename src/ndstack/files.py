@@ -11,6 +11,11 @@ from ndstack.errors import BusyError
 LOCK = ".lock"
 
 
+def real(path: str | Path) -> Path:
+    """The absolute path without links. Links in a circle are found where it is used, as an `OSError`."""
+    return Path(os.path.realpath(path))
+
+
 def replace(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a crash, finds the old content or the new, never half of it.
 
@@ -20,7 +25,7 @@ def replace(path: Path, content: bytes) -> None:
         if path.exists() and not path.is_file():
             path.write_bytes(content)
         else:
-            _replace(Path(os.path.realpath(path)), content)  # links in circles too
+            _replace(real(path), content)
     except OSError as error:
         error.filename, error.filename2 = str(path), None  # and not the name that it is written under
         raise

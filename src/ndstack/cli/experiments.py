@@ -168,7 +168,7 @@ def _run(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    from ndstack import experiments
+    from ndstack import experiments, files
     from ndstack.experiments.display import choose_watcher
 
     if out is None:
@@ -186,7 +186,7 @@ def _run(
         chosen,
         make_engine(folder),
         measures=experiments.measures_of(experiment),
-        suites=None if suites is None else str(suites.resolve()),
+        suites=None if suites is None else str(files.real(suites)),
         retry_failed=retry_failed,
         watcher=choose_watcher(folder, f"{experiment.name}, {scale}", quiet=quiet, as_json=as_json),
     )

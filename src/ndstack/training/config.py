@@ -29,7 +29,7 @@ Folder = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 class Settings(BaseModel):
     """Unknown names and wrong types are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class TrainingConfig(Settings):
