@@ -19,30 +19,27 @@ from ndstack.training.run import is_run
 LANGUAGE = "marked-reversal"
 MODELS = ("rns-2-3", "lstm")
 WORD = "0010111010#0101110100"
-SETTINGS: dict[str, Any] = {
-    "language": LANGUAGE,
-    "seed": 1,
-    "data": {
-        "train": 4_000,
-        "validation": 400,
-        "lengths": (20, 40),
-        "test_lengths": (20, 60),
-        "test_per_length": 20,
-    },
-    "training": {"learning_rate": 0.02, "max_epochs": 10, "threads": 2},
-}
-QUICK: dict[str, Any] = {
-    "language": LANGUAGE,
-    "seed": 1,
-    "data": {
-        "train": 200,
-        "validation": 40,
-        "lengths": (3, 9),
-        "test_lengths": (3, 11),
-        "test_per_length": 5,
-    },
-    "training": {"learning_rate": 0.02, "max_epochs": 3, "threads": 2},
-}
+
+
+def _settings(
+    lengths: tuple[int, int], test: int, train: int, per_length: int, epochs: int
+) -> dict[str, Any]:
+    return {
+        "language": LANGUAGE,
+        "seed": 1,
+        "data": {
+            "train": train,
+            "validation": train // 10,
+            "lengths": lengths,
+            "test_lengths": (lengths[0], test),
+            "test_per_length": per_length,
+        },
+        "training": {"learning_rate": 0.02, "max_epochs": epochs, "threads": 2},
+    }
+
+
+SETTINGS = _settings((20, 40), test=60, train=4_000, per_length=20, epochs=10)
+QUICK = _settings((3, 9), test=11, train=400, per_length=5, epochs=3)
 
 
 def run_demo(out: Path, *, quick: bool) -> None:

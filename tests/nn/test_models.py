@@ -217,6 +217,8 @@ def test_wrong_names_get_one_line(name, message):
         ("rns-2-3", {"depth": 3}, "with a superposition stack only"),
         ("tf", {"normalize_reading": False}, "normalize_reading=False given for tf"),
         ("tf", {"output_reading": True}, "with a recurrent network only"),
+        ("tf", {"hidden": 30}, "with a recurrent network only"),
+        ("rns-2-3", {"heads": 2}, "with a transformer only"),
         ("rns-2-3", {"window": 0}, "window: Input should be greater than 0"),
         ("tf", {"heads": 5}, "expected a positive multiple of heads, 5"),
         ("tf", {"num_layers": 0}, "layers: Tuple should have at least 1 item"),

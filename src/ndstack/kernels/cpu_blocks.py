@@ -30,15 +30,14 @@ def combine(X, off, W, wide, many, counts, length, out, pos):
     """
     tiles = (length + 2 * lanes(X) - 1) // (2 * lanes(X))
     r = 0
-    while r < many:
-        part = 2 if many - r == 4 else min(many - r, 3)
-        if part == 3:
-            _combine3(X, off, W, wide, r, counts, tiles, out, pos)
-        elif part == 2:
-            _combine2(X, off, W, wide, r, counts, tiles, out, pos)
-        else:
-            _combine1(X, off, W, wide, r, counts, tiles, out, pos)
-        r += part
+    while many - r == 3 or many - r > 4:
+        _combine3(X, off, W, wide, r, counts, tiles, out, pos)
+        r += 3
+    while many - r > 1:
+        _combine2(X, off, W, wide, r, counts, tiles, out, pos)
+        r += 2
+    if many - r == 1:
+        _combine1(X, off, W, wide, r, counts, tiles, out, pos)
 
 
 @kernel
@@ -124,15 +123,14 @@ def dots(X, off, lengths, groups, Y, pos, many, res):
     whole vector after the length.
     """
     r = 0
-    while r < many:
-        part = 2 if many - r == 4 else min(many - r, 3)
-        if part == 3:
-            _dots3(X, off, lengths, groups, Y, pos, r, many, res)
-        elif part == 2:
-            _dots2(X, off, lengths, groups, Y, pos, r, many, res)
-        else:
-            _dots1(X, off, lengths, groups, Y, pos, r, many, res)
-        r += part
+    while many - r == 3 or many - r > 4:
+        _dots3(X, off, lengths, groups, Y, pos, r, many, res)
+        r += 3
+    while many - r > 1:
+        _dots2(X, off, lengths, groups, Y, pos, r, many, res)
+        r += 2
+    if many - r == 1:
+        _dots1(X, off, lengths, groups, Y, pos, r, many, res)
 
 
 @kernel

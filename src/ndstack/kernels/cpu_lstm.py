@@ -22,6 +22,7 @@ from ndstack.kernels.cpu_backward import Adjoint, make_later, retreat
 from ndstack.kernels.cpu_forward import advance, attend, begin, first_of, room
 from ndstack.kernels.cpu_scan import past_of, reading_gradient, split
 from ndstack.kernels.cpu_simd import entry, kernel
+from ndstack.kernels.lstm_numba import drive, drive_backward
 
 
 class Net(NamedTuple):
@@ -51,44 +52,6 @@ class Trace(NamedTuple):
     readings: np.ndarray
     actions: np.ndarray
     vectors: np.ndarray
-
-
-@kernel
-def add_rows(out, weights, rows):
-    """out += weights @ rows."""
-    for j in range(weights.shape[0]):
-        w = weights[j]
-        for i in range(out.shape[0]):
-            out[i] += w * rows[j, i]
-
-
-@kernel
-def lstm_step(gates, before, cell, hidden):
-    """Apply the activations to the gates in place, and write c_t and h_t."""
-    H = cell.shape[0]
-    for j in range(H):
-        i = 1 / (1 + math.exp(-gates[j]))
-        f = 1 / (1 + math.exp(-gates[H + j]))
-        g = math.tanh(gates[2 * H + j])
-        o = 1 / (1 + math.exp(-gates[3 * H + j]))
-        gates[j], gates[H + j], gates[2 * H + j], gates[3 * H + j] = i, f, g, o
-        cell[j] = f * before[j] + i * g
-        hidden[j] = o * math.tanh(cell[j])
-
-
-@kernel
-def lstm_step_back(gates, before, cell, ghidden, gcell, ggates):
-    """The derivatives by the gates before their activations; `gcell` becomes that by c_{t-1}."""
-    H = cell.shape[0]
-    for j in range(H):
-        i, f, g, o = gates[j], gates[H + j], gates[2 * H + j], gates[3 * H + j]
-        squashed = math.tanh(cell[j])
-        inner = gcell[j] + ghidden[j] * o * (1 - squashed * squashed)
-        ggates[j] = inner * g * i * (1 - i)
-        ggates[H + j] = inner * before[j] * f * (1 - f)
-        ggates[2 * H + j] = inner * i * (1 - g * g)
-        ggates[3 * H + j] = ghidden[j] * squashed * o * (1 - o)
-        gcell[j] = inner * f
 
 
 @kernel
@@ -206,17 +169,13 @@ def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state
         if start == 0:
             begin(shape, own)
         ok[b] = own.lost[0] < math.inf
-        hidden, cell, reading = first[0][b], first[1][b], first[2][b]
+        before = first[0][b], first[1][b], first[2][b]
         for n in range(steps if ok[b] else 0):
             t = start + n + 1
-            gates = trace.gates[b, n]
-            gates[:] = inputs[b, n]
-            add_rows(gates, reading, net.reading)
-            add_rows(gates, hidden, net.hidden)
-            lstm_step(gates, cell, trace.cells[b, n], trace.hidden[b, n])
-            hidden, cell, reading = trace.hidden[b, n], trace.cells[b, n], trace.readings[b, n]
-            controls[:] = net.control_bias
-            add_rows(controls, hidden, net.control)
+            drive(
+                n, net, before, inputs[b], trace.gates[b], trace.cells[b], trace.hidden[b],
+                trace.readings[b], controls,
+            )  # fmt: skip
             trace.actions[b, n] = controls[:A]
             if normalized:
                 normalize(shape, trace.actions[b, n])
@@ -227,7 +186,7 @@ def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state
                 ok[b] = False
                 own.lost[0] = math.inf
                 break
-            show(shape, own, t, by_state, trace.vectors[b], attention, reading)
+            show(shape, own, t, by_state, trace.vectors[b], attention, trace.readings[b, n])
 
 
 @entry
@@ -264,6 +223,7 @@ def backward(
     attention = np.zeros((K if m > 0 else 0, start + steps + 1))
     gattention = np.zeros((K if m > 0 else 0, start + steps + 1))
     galpha = np.zeros(K)
+    layers = net.reading, net.hidden, net.control
     for b in range(lo, hi):
         own = past_of(past, b)
         if own.lost[0] == math.inf:
@@ -281,7 +241,6 @@ def backward(
         for n in range(steps - 1, -1, -1):
             t = start + n + 1
             greading += greadings[b, n]
-            ghidden += ghiddens[b, n]
             results = galpha, gattention, gall[b]
             show_back(shape, own, t, by_state, trace.vectors[b], attention, greading, results)
             gcontrol = gcontrols[b, n]
@@ -294,11 +253,7 @@ def backward(
             for c in range(m):
                 v = trace.vectors[b, t, c]
                 gcontrol[A + c] = gall[b, t, c] * v * (1 - v)
-            add_rows(ghidden, gcontrol, net.control)
-            before = first[1][b] if n == 0 else trace.cells[b, n - 1]
-            gates = ggates[b, n]
-            lstm_step_back(trace.gates[b, n], before, trace.cells[b, n], ghidden, gcell, gates)
-            ghidden[:] = 0
-            greading[:] = 0
-            add_rows(ghidden, gates, net.hidden)
-            add_rows(greading, gates, net.reading)
+            drive_backward(
+                n, layers, first[1][b], trace.gates[b], trace.cells[b], ghiddens[b],
+                gcontrols[b], ggates[b], (ghidden, gcell, greading),
+            )  # fmt: skip

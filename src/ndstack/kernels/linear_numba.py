@@ -3,7 +3,7 @@
 import numba
 import numpy as np
 
-_compiled = numba.njit(cache=True, nogil=True)
+_compiled = numba.njit(cache=True, nogil=True, fastmath={"contract"})
 _summing = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 
 

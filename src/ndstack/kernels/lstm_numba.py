@@ -1,4 +1,4 @@
-"""Compiled pieces of an LSTM controller, for one sequence at one step (section 3.2).
+"""A compiled LSTM controller, for one sequence at one step (section 3.2).
 
 Gates are ordered (input, forget, cell, output), as in `torch.nn.LSTM`.
 """
@@ -6,7 +6,9 @@ Gates are ordered (input, forget, cell, output), as in `torch.nn.LSTM`.
 import numba
 import numpy as np
 
-_compiled = numba.njit(cache=True, nogil=True)
+from ndstack.kernels.linear_numba import add_product
+
+_compiled = numba.njit(cache=True, nogil=True, fastmath={"contract"})
 
 
 @_compiled
@@ -45,3 +47,52 @@ def cell_backward(  # type: ignore[no-untyped-def]
         grad_gates[2 * size + k] = grad * i * (1 - g * g)
         grad_gates[3 * size + k] = grad_hidden[k] * shown * o * (1 - o)
         grad_memory[k] = grad * f
+
+
+@_compiled
+def drive(t, layers, start, inputs, gates, memory, hidden, readings, controls):  # type: ignore[no-untyped-def]
+    """Step t: gates from input, reading and hidden state; then what drives the stack.
+
+    Args:
+        layers: reading_weight [R, 4H], hidden_weight [H, 4H], control_weight [H, C], control_bias [C].
+        start: what there was before the first step: hidden state, memory and reading.
+        inputs, gates: [n, 4H].
+        memory, hidden, readings: [n, H], [n, H] and [n, R].
+        controls: [C], to be written.
+    """
+    reading_weight, hidden_weight, control_weight, control_bias = layers
+    before, old_memory, reading = start
+    if t > 0:
+        before, old_memory, reading = hidden[t - 1], memory[t - 1], readings[t - 1]
+    gates[t] = inputs[t]
+    add_product(reading, reading_weight, gates[t])
+    add_product(before, hidden_weight, gates[t])
+    cell(gates[t], old_memory, memory[t], hidden[t])
+    controls[:] = control_bias
+    add_product(hidden[t], control_weight, controls)
+
+
+@_compiled
+def drive_backward(  # type: ignore[no-untyped-def]
+    t, layers, start_memory, gates, memory, grad_hidden, grad_controls, grad_gates, backward
+):
+    """The adjoint of `drive`.
+
+    Args:
+        layers: matrices, transposed: [4H, R], [4H, H], [C, H].
+        start_memory: [H].
+        grad_hidden, grad_controls, grad_gates: [n, H], [n, C] and, to be written, [n, 4H].
+        backward: the derivatives by hidden state, memory and reading that come from step t + 1;
+            become those by the ones before step t.
+    """
+    reading_weight, hidden_weight, control_weight = layers
+    from_hidden, from_memory, from_reading = backward
+    for k in range(from_hidden.size):
+        from_hidden[k] += grad_hidden[t, k]
+    add_product(grad_controls[t], control_weight, from_hidden)
+    old_memory = memory[t - 1] if t > 0 else start_memory
+    cell_backward(gates[t], old_memory, memory[t], from_hidden, from_memory, grad_gates[t])
+    from_hidden[:] = 0
+    from_reading[:] = 0
+    add_product(grad_gates[t], hidden_weight, from_hidden)
+    add_product(grad_gates[t], reading_weight, from_reading)

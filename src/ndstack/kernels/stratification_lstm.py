@@ -41,19 +41,8 @@ def run(
 
 class _Run(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        inputs: Tensor,
-        reading_weight: Tensor,
-        hidden_weight: Tensor,
-        control_weight: Tensor,
-        control_bias: Tensor,
-        hidden: Tensor,
-        memory: Tensor,
-        reading: Tensor,
-        strengths: Tensor,
-        given: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, inputs: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        own, (hidden, memory, reading, strengths, given) = LSTMWeights(*rest[:4]), rest[4:]
         (batch, n, _), units, (_, start, m) = inputs.shape, hidden.shape[1], given.shape
         new = inputs.new_empty
         gates, memories, all_hidden = new(inputs.shape), new(batch, n, units), new(batch, n, units)
@@ -61,18 +50,17 @@ class _Run(torch.autograd.Function):
         vectors = torch.cat([given, readings], dim=1)
         final, kept = new(batch, start + n), new(batch, start + n)
         parents = torch.empty(batch, start + n, dtype=torch.int32)
-        matrices = (reading_weight.t(), hidden_weight.t(), control_weight.t())
         outputs = (
             gates, memories, all_hidden, readings, weights, vectors, final, parents, kept, befores,
         )  # fmt: skip
         over_rows(
             compiled.forward, batch, n * inputs.shape[2] * 2 * units,
-            as_array(inputs), *map(as_array, matrices), as_array(control_bias),
+            as_array(inputs), *(as_array(weight.t()) for weight in own[:3]), as_array(own.control_bias),
             as_array(hidden), as_array(memory), as_array(reading), as_array(strengths),
             *map(as_array, outputs),
         )  # fmt: skip
         ctx.save_for_backward(
-            reading_weight, hidden_weight, control_weight, hidden, memory, reading,
+            *own[:3], hidden, memory, reading,
             gates, memories, all_hidden, readings, weights, vectors, parents, kept, befores,
         )  # fmt: skip
         return all_hidden, readings, memories[:, -1].clone(), final, vectors

@@ -7,8 +7,7 @@ reading and hidden state; action logits and the vector to push from the hidden s
 import numba
 import numpy as np
 
-from ndstack.kernels.linear_numba import add_product
-from ndstack.kernels.lstm_numba import cell, cell_backward
+from ndstack.kernels.lstm_numba import drive, drive_backward
 from ndstack.kernels.stratification_numba import (
     _load,
     _pop,
@@ -36,20 +35,16 @@ def forward(  # type: ignore[no-untyped-def]
     and kept [B, k+n], befores [B, n].
     """
     start, n = strengths.shape[1], inputs.shape[1]
+    layers = reading_weight, hidden_weight, control_weight, control_bias
     controls = np.empty(control_bias.size, inputs.dtype)
     for row in range(first, last):
+        before = start_hidden[row], start_memory[row], start_reading[row]
         parent, strength = parents[row], kept[row]
         top = _load(strengths[row], parent, strength)
         for t in range(n):
-            gates[row, t] = inputs[row, t]
-            reading = readings[row, t - 1] if t > 0 else start_reading[row]
-            before = hidden[row, t - 1] if t > 0 else start_hidden[row]
-            old_memory = memory[row, t - 1] if t > 0 else start_memory[row]
-            add_product(reading, reading_weight, gates[row, t])
-            add_product(before, hidden_weight, gates[row, t])
-            cell(gates[row, t], old_memory, memory[row, t], hidden[row, t])
-            controls[:] = control_bias
-            add_product(hidden[row, t], control_weight, controls)
+            drive(
+                t, layers, before, inputs[row], gates[row], memory[row], hidden[row], readings[row], controls
+            )
             i = start + t
             _squashed(controls[2:], True, vectors[row, i])
             for a in range(2):
@@ -80,6 +75,7 @@ def backward(  # type: ignore[no-untyped-def]
     start = vectors.shape[1] - n
     strength, grad = np.empty(start + n, gates.dtype), np.empty(start + n, gates.dtype)
     grad_reading = np.empty(m, gates.dtype)
+    layers = reading_weight, hidden_weight, control_weight
     for row in range(first, last):
         parent = parents[row]
         strength[:] = kept[row]
@@ -101,18 +97,10 @@ def backward(  # type: ignore[no-untyped-def]
             for j in range(m):
                 slope = 1 - vectors[row, i, j] * vectors[row, i, j]
                 grad_controls[row, t, 2 + j] = grad_vectors[row, i, j] * slope
-            for k in range(from_hidden.size):
-                from_hidden[k] += grad_hidden[row, t, k]
-            add_product(grad_controls[row, t], control_weight, from_hidden)
-            old_memory = memory[row, t - 1] if t > 0 else start_memory[row]
-            cell_backward(
-                gates[row, t], old_memory, memory[row, t], from_hidden, from_memory,
-                grad_gates[row, t],
+            drive_backward(
+                t, layers, start_memory[row], gates[row], memory[row], grad_hidden[row],
+                grad_controls[row], grad_gates[row], (from_hidden, from_memory, from_reading),
             )  # fmt: skip
-            from_hidden[:] = 0
-            from_reading[:] = 0
-            add_product(grad_gates[row, t], hidden_weight, from_hidden)
-            add_product(grad_gates[row, t], reading_weight, from_reading)
         for i in range(start):
             gone = strength[i] == 0 and i < start - 1
             grad_strengths[row, i] = 0 if gone else grad[i]

@@ -38,7 +38,7 @@ def run(
     check_state(weights.control_bias.shape[0] == (3 + cells.shape[3]) * cells.shape[1])
     tensors = (inputs, *weights, hidden, memory, reading, cells)
     record = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    return _Run.apply(*tensors, depth or 2**62, record)  # type: ignore[no-any-return, no-untyped-call]
+    return _Run.apply(depth or 2**62, record, *tensors)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _flat(cells: Tensor) -> Any:
@@ -50,19 +50,9 @@ def _flat(cells: Tensor) -> Any:
 class _Run(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        inputs: Tensor,
-        reading_weight: Tensor,
-        hidden_weight: Tensor,
-        control_weight: Tensor,
-        control_bias: Tensor,
-        hidden: Tensor,
-        memory: Tensor,
-        reading: Tensor,
-        cells: Tensor,
-        depth: int,
-        record: bool,
+        ctx: Any, depth: int, record: bool, inputs: Tensor, *rest: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        own, (hidden, memory, reading, cells) = LSTMWeights(*rest[:4]), rest[4:]
         (batch, n, _), units, (_, stacks, start, m) = inputs.shape, hidden.shape[1], cells.shape
         end, stride = min(start + n, depth), max(1, math.isqrt(n))
         new = inputs.new_empty
@@ -70,17 +60,15 @@ class _Run(torch.autograd.Function):
         readings, vectors = new(batch, n, stacks * m), new(batch, n, stacks * m)
         weights, final = new(batch, n, stacks, 3), new(batch, stacks, end, m)
         saved = new(batch, -(-n // stride) if record else 0, stacks, end * m)
-        matrices = (reading_weight.t(), hidden_weight.t(), control_weight.t())
         over_rows(
             compiled.forward, batch, n * (inputs.shape[2] * 2 * units + end * stacks * m),
-            as_array(inputs), *map(as_array, matrices), as_array(control_bias),
+            as_array(inputs), *(as_array(weight.t()) for weight in own[:3]), as_array(own.control_bias),
             as_array(hidden), as_array(memory), as_array(reading), _flat(cells), depth, stride,
             as_array(gates), as_array(memories), as_array(all_hidden), as_array(readings),
             as_array(weights), as_array(vectors), _flat(final), as_array(saved),
         )  # fmt: skip
         ctx.save_for_backward(
-            reading_weight, hidden_weight, control_weight, hidden, memory, reading,
-            gates, memories, all_hidden, readings, weights, vectors, saved,
+            *own[:3], hidden, memory, reading, gates, memories, all_hidden, readings, weights, vectors, saved,
         )  # fmt: skip
         ctx.settings = (start, depth, stride)
         return all_hidden, readings, memories[:, -1].clone(), final
@@ -114,4 +102,4 @@ class _Run(torch.autograd.Function):
             as_array(grad_gates), as_array(grad_controls), *map(as_array, grads), _flat(grad_cells),
         )  # fmt: skip
         grad_weights = weight_gradients(grad_gates, grad_controls, (reading, readings), (hidden, all_hidden))
-        return grad_gates, *grad_weights, *grads, grad_cells, None, None
+        return None, None, grad_gates, *grad_weights, *grads, grad_cells

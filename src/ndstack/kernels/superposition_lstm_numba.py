@@ -7,8 +7,7 @@ reading and hidden state; action logits and the vector to push from the hidden s
 import numba
 import numpy as np
 
-from ndstack.kernels.linear_numba import add_product
-from ndstack.kernels.lstm_numba import cell, cell_backward
+from ndstack.kernels.lstm_numba import drive, drive_backward
 from ndstack.kernels.superposition_numba import (
     _softmax,
     _softmax_backward,
@@ -38,22 +37,18 @@ def forward(  # type: ignore[no-untyped-def]
     start = cells.shape[2] // m
     old = np.empty((stacks, final.shape[2] + m), inputs.dtype)
     new = np.empty((stacks, final.shape[2] + m), inputs.dtype)
+    layers = reading_weight, hidden_weight, control_weight, control_bias
     controls = np.empty(control_bias.size, inputs.dtype)
     for row in range(first, last):
+        before = start_hidden[row], start_memory[row], start_reading[row]
         old[:, : start * m] = cells[row]
         for t in range(n):
             height, new_height = min(start + t, depth), min(start + t + 1, depth)
             if t % stride == 0 and saved.shape[1] > 0:
                 saved[row, t // stride, :, : height * m] = old[:, : height * m]
-            gates[row, t] = inputs[row, t]
-            reading = readings[row, t - 1] if t > 0 else start_reading[row]
-            before = hidden[row, t - 1] if t > 0 else start_hidden[row]
-            old_memory = memory[row, t - 1] if t > 0 else start_memory[row]
-            add_product(reading, reading_weight, gates[row, t])
-            add_product(before, hidden_weight, gates[row, t])
-            cell(gates[row, t], old_memory, memory[row, t], hidden[row, t])
-            controls[:] = control_bias
-            add_product(hidden[row, t], control_weight, controls)
+            drive(
+                t, layers, before, inputs[row], gates[row], memory[row], hidden[row], readings[row], controls
+            )
             _squashed(controls[3 * stacks :], True, vectors[row, t])
             for g in range(stacks):
                 _softmax(controls[3 * g :], weights[row, t, g])
@@ -78,6 +73,7 @@ def backward(  # type: ignore[no-untyped-def]
     pile = np.empty((stride + 1, stacks, most + m), gates.dtype)
     grad_old = np.empty((stacks, most + m), gates.dtype)
     grad_new = np.empty((stacks, most + m), gates.dtype)
+    layers = reading_weight, hidden_weight, control_weight
     for row in range(first, last):
         grad_new[:, :most] = grad_final[row]
         from_hidden, from_reading = grad_start_hidden[row], grad_start_reading[row]
@@ -109,17 +105,9 @@ def backward(  # type: ignore[no-untyped-def]
                     _softmax_backward(weights[row, t, g], grad_weights)
                 for j in range(grad_pushed.size):
                     grad_pushed[j] *= vectors[row, t, j] * (1 - vectors[row, t, j])
-                for k in range(from_hidden.size):
-                    from_hidden[k] += grad_hidden[row, t, k]
-                add_product(grad_controls[row, t], control_weight, from_hidden)
-                old_memory = memory[row, t - 1] if t > 0 else start_memory[row]
-                cell_backward(
-                    gates[row, t], old_memory, memory[row, t], from_hidden, from_memory,
-                    grad_gates[row, t],
+                drive_backward(
+                    t, layers, start_memory[row], gates[row], memory[row], grad_hidden[row],
+                    grad_controls[row], grad_gates[row], (from_hidden, from_memory, from_reading),
                 )  # fmt: skip
-                from_hidden[:] = 0
-                from_reading[:] = 0
-                add_product(grad_gates[row, t], hidden_weight, from_hidden)
-                add_product(grad_gates[row, t], reading_weight, from_reading)
                 grad_old, grad_new = grad_new, grad_old
         grad_cells[row] = grad_new[:, : start * m]

@@ -9,7 +9,8 @@ around them belong to the layer that owns them (`ndstack.nn.transformer`).
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,8 +20,37 @@ from ndstack.errors import NdstackError
 from ndstack.nn.state import NetworkState
 from ndstack.stacks.base import Stack, State
 
+StateT = TypeVar("StateT")
 
-class StackAttention(torch.nn.Module):
+
+class Attention(torch.nn.Module, ABC, Generic[StateT]):
+    """What an attention sublayer does; called with x [B, n, d_model] and the state of an earlier call."""
+
+    d_model: int
+
+    def start(
+        self,
+        batch_size: int,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> StateT:
+        """What is carried before the first input.
+
+        Args:
+            batch_size: how many sequences.
+            dtype: of the inputs; that of the parameters if not given.
+            device: where; that of the parameters if not given.
+        """
+        like = next(self.parameters())
+        return self._start(batch_size, dtype or like.dtype, device or like.device)
+
+    @abstractmethod
+    def _start(self, batch_size: int, dtype: torch.dtype, device: torch.device | str) -> StateT:
+        """`start`, with nothing left open."""
+
+
+class StackAttention(Attention[State]):
     """Attention whose distribution over past inputs is that of the top of a stack (section 10.2).
 
     At each step the stack gets
@@ -62,23 +92,10 @@ class StackAttention(torch.nn.Module):
         self.pushed = projection(d_model, stack.push_size) if stack.push_size else None
         self.output = projection(stack.reading_size, d_model)
 
-    def start(
-        self,
-        batch_size: int,
-        *,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> State:
-        """The stacks before the first input, in float32 or better.
-
-        Args:
-            batch_size: how many sequences.
-            dtype: of the inputs; that of the parameters if not given.
-            device: where; that of the parameters if not given.
-        """
-        weight = self.actions.weight
-        dtype = torch.promote_types(dtype or weight.dtype, torch.float32)
-        state: State = self.stack.start(batch_size, dtype=dtype, device=device or weight.device)
+    def _start(self, batch_size: int, dtype: torch.dtype, device: torch.device | str) -> State:
+        """Fresh stacks, in float32 or better."""
+        dtype = torch.promote_types(dtype, torch.float32)
+        state: State = self.stack.start(batch_size, dtype=dtype, device=device)
         return state
 
     def controls(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -121,7 +138,7 @@ class AttentionState(NetworkState):
         return self.keys.shape[2]
 
 
-class DotProductAttention(torch.nn.Module):
+class DotProductAttention(Attention[AttentionState]):
     """Causal multi-head scaled dot-product self-attention (eq. 10.1, with i <= t).
 
     Each head has queries, keys and values of size d_model / heads; they and the output are affine
@@ -146,26 +163,10 @@ class DotProductAttention(torch.nn.Module):
         """What `print` shows."""
         return f"heads={self.heads}, dropout={self.dropout}"
 
-    def start(
-        self,
-        batch_size: int,
-        *,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> AttentionState:
-        """An empty cache.
-
-        Args:
-            batch_size: how many sequences.
-            dtype: of the inputs; that of the parameters if not given.
-            device: where; that of the parameters if not given.
-        """
-        weight = self.output.weight
-        empty = torch.empty(
-            (batch_size, self.heads, 0, self.d_model // self.heads),
-            dtype=dtype or weight.dtype,
-            device=device or weight.device,
-        )
+    def _start(self, batch_size: int, dtype: torch.dtype, device: torch.device | str) -> AttentionState:
+        """An empty cache."""
+        size = (batch_size, self.heads, 0, self.d_model // self.heads)
+        empty = torch.empty(size, dtype=dtype, device=device)
         return AttentionState(empty, empty)
 
     def forward(self, x: Tensor, state: AttentionState | None = None) -> tuple[Tensor, AttentionState]:

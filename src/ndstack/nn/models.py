@@ -161,10 +161,12 @@ def build(
             _refuse(
                 name,
                 "a recurrent network",
-                embedding=embedding,
-                reading_layers=reading_layers or None,
-                output_reading=output_reading or None,
-                normalize_reading=None if normalize_reading else False,
+                hidden=(hidden, 20),
+                controller=(controller, "lstm"),
+                embedding=(embedding, None),
+                reading_layers=(reading_layers, 0),
+                output_reading=(output_reading, False),
+                normalize_reading=(normalize_reading, True),
             )
             backbone = TransformerConfig(
                 d_model=d_model,
@@ -174,6 +176,14 @@ def build(
                 dropout=dropout,
             )
         else:
+            _refuse(
+                name,
+                "a transformer",
+                d_model=(d_model, 32),
+                heads=(heads, 4),
+                feedforward=(feedforward, 64),
+                dropout=(dropout, 0.1),
+            )
             backbone = RNNConfig(
                 input_size=len(alphabet) if embedding is None else embedding,
                 hidden_size=hidden,
@@ -210,9 +220,9 @@ def _stack(
     """The stack that a model name asks for."""
     kind, sizes = parsed.stack, parsed.sizes
     if kind not in ("sup", "sup-h"):
-        _refuse(name, "a superposition stack", depth=depth)
+        _refuse(name, "a superposition stack", depth=(depth, None))
     if kind in ("", "strat", "sup", "sup-h"):
-        _refuse(name, "a nondeterministic stack", window=window, bottom_fix=fix)
+        _refuse(name, "a nondeterministic stack", window=(window, None), bottom_fix=(fix, None))
     if kind == "":
         return None
     if kind == "strat":
@@ -230,10 +240,10 @@ def _stack(
     )
 
 
-def _refuse(name: str, owner: str, **options: object) -> None:
-    """Raise an error in one line if an option is given that this model does not have."""
-    for option, value in options.items():
-        if value is not None:
+def _refuse(name: str, owner: str, **options: tuple[object, object]) -> None:
+    """Raise an error in one line if an option differs from its default that this model does not have."""
+    for option, (value, default) in options.items():
+        if value != default:
             raise NdstackError(f"{option}={value} given for {name}, but it is for models with {owner} only")
 
 

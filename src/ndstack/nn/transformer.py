@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.nn.attention import (
+    Attention,
     AttentionState,
     DotProductAttention,
     StackAttention,
@@ -46,9 +47,7 @@ class TransformerLayer(torch.nn.Module):
         dropout: the rate of dropout on the hidden units and on what both sublayers give.
     """
 
-    def __init__(
-        self, attention: DotProductAttention | StackAttention, feedforward: int, dropout: float
-    ) -> None:
+    def __init__(self, attention: Attention[Any], feedforward: int, dropout: float) -> None:
         super().__init__()
         d_model = attention.d_model
         check_dropout(dropout)
@@ -146,13 +145,7 @@ class Transformer(Backbone):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> TransformerState:
-        """Empty caches and fresh stacks.
-
-        Args:
-            batch_size: how many sequences.
-            dtype: of the inputs; that of the parameters if not given.
-            device: where; that of the parameters if not given.
-        """
+        """Empty caches and fresh stacks; what is not given is that of the parameters."""
         parts = (layer.attention for layer in self._all())
         return TransformerState(
             tuple(part.start(batch_size, dtype=dtype, device=device) for part in parts), time=0

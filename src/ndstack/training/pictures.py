@@ -12,22 +12,34 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DIFFERENCE = "cross-entropy difference (nats)"
+VALIDATION = {
+    "validation_difference": f"validation {DIFFERENCE}",
+    "validation_perplexity": "validation perplexity",
+    "validation_cross_entropy": "validation cross-entropy (nats)",
+}
+"""What a learning curve may show, by its name in `metrics.jsonl`, the most telling first."""
 
 
 def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], title: str = "") -> Figure:
-    """Validation over epochs, a line for each name; the difference to the lower bound where there is one."""
+    """Validation over epochs, a line for each name.
+
+    The difference to the lower bound where all have one; of text the perplexity; else the cross-entropy.
+    """
     figure, axes = new_axes()
     lines = [line for history in histories.values() for line in history]
-    key, label = "validation_difference", f"validation {DIFFERENCE}"
-    if not all(key in line for line in lines):
-        key, label = "validation_cross_entropy", "validation cross-entropy (nats)"
+    key = next((key for key in VALIDATION if all(key in line for line in lines)), "validation_cross_entropy")
     for index, (name, history) in enumerate(histories.items()):
         epochs, values = [line["epoch"] for line in history], [line[key] for line in history]
         marker = "o" if len(epochs) < 3 else None
         axes.plot(epochs, values, label=name, marker=marker, **line_style(index))
-    axes.set(xlabel="epoch", ylabel=label, title=title)
+    axes.set(xlabel="epoch", ylabel=VALIDATION[key], title=title)
     axes.locator_params(axis="x", integer=True)
-    axes.set_ylim(bottom=min(0.0, *(line[key] for line in lines)) if lines else 0.0)
+    if key == "validation_perplexity":
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:.0f}")
+        axes.yaxis.set_minor_formatter("{x:.0f}")
+    else:
+        axes.set_ylim(bottom=min(0.0, *(line[key] for line in lines)) if lines else 0.0)
     axes.legend(frameon=False)
     return figure
 
