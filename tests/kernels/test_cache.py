@@ -2,22 +2,23 @@
 
 import shutil
 
-from ndstack.kernels import cpu_lstm, cpu_scan, cpu_step
-from ndstack.kernels.cpu_cache import HERE, source_stamp
+from ndstack.kernels import cpu_lstm, cpu_scan, cpu_step, superposition_numba
+from ndstack.kernels.cache import source_stamp, sources
 
 
 def test_entries_know_all_sources():
-    for entry in (cpu_scan.forward, cpu_scan.backward, cpu_step.forward, cpu_lstm.forward):
+    entries = [cpu_scan.forward, cpu_scan.backward, cpu_step.forward, cpu_lstm.forward]
+    entries += [value for value in vars(superposition_numba).values() if hasattr(value, "py_func")]
+    for entry in entries:
         if hasattr(entry, "_cache"):  # not where compilation is switched off
             assert entry._cache._impl.locator.get_source_stamp() == source_stamp()
 
 
 def test_any_change_counts(tmp_path):
-    sources = [*HERE.glob("cpu_*.py"), *HERE.glob("*_numba.py")]
-    for path in sources:
+    for path in sources():
         shutil.copy(path, tmp_path)
     assert source_stamp(tmp_path) == source_stamp()
-    for path in sources:
+    for path in sources():
         copy = tmp_path / path.name
         copy.write_bytes(path.read_bytes() + b"\n")
         assert source_stamp(tmp_path) != source_stamp()

@@ -16,6 +16,8 @@ from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untype
 from numba import extending, njit
 from numba.core import cgutils, types
 
+from ndstack.kernels import cache  # noqa: F401 - compiled code is as new as its sources
+
 struct_proxy: Any = cgutils.create_struct_proxy
 
 BYTES = 64 if "avx512f" in get_host_cpu_features() else 32

@@ -3,6 +3,8 @@
 import numba
 import numpy as np
 
+from ndstack.kernels import cache  # noqa: F401 - compiled code is as new as its sources
+
 _compiled = numba.njit(cache=True, nogil=True, fastmath={"contract"})
 _summing = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 

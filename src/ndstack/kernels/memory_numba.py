@@ -12,6 +12,8 @@ import torch
 from numba.core import types
 from numba.extending import intrinsic
 
+from ndstack.kernels import cache  # noqa: F401 - compiled code is as new as its sources
+
 KIND = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
 """A number of the type to be found at an address, for each dtype that compiled code takes."""
 

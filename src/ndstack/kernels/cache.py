@@ -2,7 +2,8 @@
 
 numba keeps compiled code beside a source file, and compiles again when that file changes. But compiled code
 also holds functions of other files, and changes there go unnoticed: after an upgrade, old kernels would run.
-So the code of each `cpu_*.py` is compiled again when any file here that has compiled functions changes.
+So all of this folder is compiled again when any of its files that have compiled functions changes. For that it
+is enough to import this module first; `cpu_simd`, `linear_numba` and `memory_numba`, on which all others build, do.
 """
 
 from __future__ import annotations
@@ -17,10 +18,15 @@ HERE = Path(__file__).resolve().parent
 LOCATORS = ("UserProvidedCacheLocator", "InTreeCacheLocator", "UserWideCacheLocator")
 
 
+def sources(folder: Path = HERE) -> list[Path]:
+    """The files with compiled functions."""
+    return sorted([*folder.glob("cpu_*.py"), *folder.glob("*_numba.py")])
+
+
 def source_stamp(folder: Path = HERE) -> bytes:
     """A checksum of all sources with compiled functions."""
     digest = hashlib.sha256()
-    for path in sorted([*folder.glob("cpu_*.py"), *folder.glob("*_numba.py")]):
+    for path in sources(folder):
         content = path.read_bytes()
         digest.update(f"{path.name} {len(content)}\n".encode())
         digest.update(content)
@@ -36,8 +42,7 @@ def _watching(base: Any, stamp: bytes) -> Any:
 
         @classmethod
         def from_function(cls, function: Any, file: str) -> Any:
-            path = Path(file).resolve()
-            own = path.parent == HERE and path.name.startswith("cpu_")
+            own = Path(file).resolve().parent == HERE
             return super().from_function(function, file) if own else None
 
     return Locator
