@@ -33,6 +33,8 @@ app = typer.Typer(
 
 
 INTERRUPTED = 130
+OUT_OF_MEMORY = ("can't allocate memory", "out of memory")
+"""What torch says when memory is short, on a CPU and on other devices."""
 LONGEST_ERROR = 800
 """Characters; what is longer has a file or a long argument in it."""
 
@@ -59,7 +61,9 @@ def main() -> None:
         # What reads our output, such as `head`, has had enough; typer says so by exit code 1.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except MemoryError:
+    except (MemoryError, OverflowError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not any(words in str(error) for words in OUT_OF_MEMORY):
+            raise
         _fail("this needs more memory than there is; ask for something smaller")
     except OSError as error:
         _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")

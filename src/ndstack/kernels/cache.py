@@ -2,8 +2,8 @@
 
 numba keeps compiled code beside a source file, and compiles again when that file changes. But compiled code
 also holds functions of other files, and changes there go unnoticed: after an upgrade, old kernels would run.
-So all of this folder is compiled again when any of its files that have compiled functions changes. For that it
-is enough to import this module first; `cpu_simd`, `linear_numba` and `memory_numba`, on which all others build, do.
+So all of this folder is compiled again when any of its files that have compiled functions changes. It is
+enough to import this module first; `cpu_simd`, `linear_numba` and `memory_numba`, which all others need, do.
 """
 
 from __future__ import annotations
