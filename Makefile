@@ -37,7 +37,8 @@ format: .venv/installed    ## put the code into shape
 bench: .venv/installed     ## speed, as tables
 	$(BIN)/ndstack bench
 
-docs: .venv/installed      ## draw the pictures of docs/ again
+docs: .venv/installed      ## write the reference and draw the pictures of docs/ again
+	$(BIN)/python docs/reference.py
 	$(BIN)/python docs/pictures.py
 	$(BIN)/ndstack demo --out demo
 	cp demo/*.svg docs/pictures/demo/

@@ -10,6 +10,7 @@ from ndstack.nn.examples import SENTENCE, english
 from ndstack.semirings import REAL
 
 HERE = Path(__file__).parent / "pictures"
+BLUE, ORANGE, GREY, PALE = "#4477aa", "#ee7733", "#bbbbbb", "#f2f2f2"
 
 
 def main() -> None:
@@ -20,6 +21,102 @@ def main() -> None:
     runs = trace(recognizer(english()), SENTENCE).stack().runs
     draw_stacks(runs.accepting().best()).save(HERE / "english-stacks.svg")
     draw_wfa(runs.at(5)).save(HERE / "english-wfa.svg")
+    (HERE / "pop.svg").write_text(pop_rule(), encoding="utf-8")
+    (HERE / "chart.svg").write_text(charts(), encoding="utf-8")
+
+
+def pop_rule() -> str:
+    """A run around a pop at step t: blocks are symbols, from their push to their pop."""
+    step, level, left, floor = 56, 40, 30, 150
+    i, k, t = 2, 6, 11
+    parts = []
+
+    def block(first: float, last: float, height: int, fill: str, label: str) -> None:
+        x, y = left + step * first, floor - level * (height + 1)
+        parts.append(_box(x, y, step * (last - first), level - 4, fill))
+        parts.append(_text(x + 8, y + 25, label, anchor="start"))
+
+    block(0, t + 1, 0, PALE, "a")
+    block(i + 1, t + 1, 1, "#cfe0f0", "pushed at i + 1: y at time k, and again at time t")
+    block(k + 1, t, 2, "#fbdcc4", "pushed at k + 1")
+    for time, name in ((i, "i"), (k, "k"), (t - 1, "t - 1"), (t, "t")):
+        x = left + step * (time + 0.5)
+        parts.append(_text(x, floor + 22, name, weight="bold"))
+        parts.append(f'<path d="M{x:g},{floor - 4} v8" stroke="#333"/>')
+    middle = [left + step * (time + 0.5) for time in (i, k, t - 1, t)]
+    parts.append(_arc(middle[2], middle[1], floor + 34, 26, ORANGE))
+    parts.append(
+        _text((middle[1] + middle[2]) / 2, floor + 68, "P[k, (u, y) | d] of time t - 1", fill=ORANGE)
+    )
+    parts.append(_arc(middle[1], middle[0], floor + 34, 26, BLUE))
+    parts.append(_text((middle[0] + middle[1]) / 2 - 4, floor + 68, "P[i, a | (u, y)] of time k", fill=BLUE))
+    parts.append(_arc(middle[3], middle[0], floor + 78, 40, "#333"))
+    parts.append(_text((middle[0] + middle[3]) / 2, floor + 132, "adds to P[i, a | b] of time t"))
+    return _document(730, 300, parts)
+
+
+def charts() -> str:
+    """Which columns a step forward reads, and which the gradient of a column gathers."""
+    parts = [
+        _text(20, 24, "forward: step t = 8", anchor="start", weight="bold"),
+        _text(380, 24, "backward: the gradient of t = 4", anchor="start", weight="bold"),
+    ]
+    step = {8: BLUE, 7: ORANGE} | dict.fromkeys(range(7), "#f7c9a6")
+    parts += _triangle(20, 8, step, {})
+    gathered = {4: BLUE, 5: ORANGE} | dict.fromkeys(range(6, 9), "#f7c9a6")
+    parts += _triangle(380, 8, gathered, dict.fromkeys(range(5, 9), 4))
+    captions = ("written", "read twice: to replace, and to pop", "uncovered by pops: the cubic part")
+    backward = ("written, in one go", "of step t + 1: replace and pop", "of later steps: the cubic part")
+    for x, lines in ((20, captions), (380, backward)):
+        for row, (fill, line) in enumerate(zip((BLUE, ORANGE, "#f7c9a6"), lines, strict=True)):
+            parts.append(_box(x, 346 + 24 * row, 16, 16, fill))
+            parts.append(_text(x + 24, 359 + 24 * row, line, anchor="start"))
+    return _document(730, 430, parts)
+
+
+def _triangle(left: float, n: int, fills: dict[int, str], below: dict[int, int]) -> list[str]:
+    """A chart: times across, the i that a symbol stands on down; coloured up to i < below[t]."""
+    cell, top = 30, 66
+    parts = [_text(left + 12, 60, "t", anchor="start"), _text(left - 10, 86, "i", anchor="start")]
+    for t in range(n + 1):
+        x = left + 36 + cell * t
+        parts.append(_text(x + 13, top - 6, str(t)))
+        for i in range(-1, t):
+            fill = fills.get(t, PALE) if i < below.get(t, n) else PALE
+            parts.append(_box(x, top + cell * (i + 1), cell - 4, cell - 4, fill))
+    parts += [_text(left + 26, top + 18 + cell * (i + 1), str(i), anchor="end") for i in range(-1, n)]
+    return parts
+
+
+def _document(width: int, height: int, parts: list[str]) -> str:
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+            f'height="{height}" font-family="Helvetica, Arial, sans-serif" font-size="14">',
+            '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
+            'orient="auto"><path d="M0,0 L8,4 L0,8 Z" fill="#333"/></marker></defs>',
+            f'<rect width="{width}" height="{height}" fill="white"/>',
+            *parts,
+            "</svg>\n",
+        ]
+    )
+
+
+def _box(x: float, y: float, width: float, height: float, fill: str) -> str:
+    return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}" stroke="{GREY}"/>'
+
+
+def _text(
+    x: float, y: float, text: str, anchor: str = "middle", weight: str = "normal", fill: str = "#333"
+) -> str:
+    return (
+        f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-weight="{weight}" fill="{fill}">{text}</text>'
+    )
+
+
+def _arc(start: float, end: float, y: float, depth: float, stroke: str) -> str:
+    curve = f"M{start:g},{y:g} C{start:g},{y + depth:g} {end:g},{y + depth:g} {end:g},{y:g}"
+    return f'<path d="{curve}" fill="none" stroke="{stroke}" stroke-width="2" marker-end="url(#tip)"/>'
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 """Every code block and command of README and docs is run."""
 
+import ast
+import functools
+import importlib
 import os
 import re
 import subprocess
@@ -10,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
 
 
 def blocks(page):
@@ -45,19 +49,95 @@ def test_no_figure_is_missing(page):
     assert not re.search(r"BENCH_|\bTBD\b|\?\?\?", page.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def anchors(page):
+    """The headings of a page as the ends of links, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    plain = [
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", text, re.M)
+    ]
+    before = [plain[:number].count(one) for number, one in enumerate(plain)]
+    return [one + (f"-{count}" if count else "") for one, count in zip(plain, before, strict=True)]
+
+
+@pytest.mark.parametrize("page", PAGES + REFERENCE, ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
+        found = page.parent / target if target else page
+        assert found.exists(), target
+        assert not anchor or anchor in anchors(found), f"{target}#{anchor}"
+
+
+def written_by(program, folder, monkeypatch):
+    """The text files that a program of docs/ writes, by name."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    made = importlib.import_module(program)
+    monkeypatch.setattr(made, "HERE", folder)
+    made.main()
+    return {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+
+
+def kept_in(folder, pattern):
+    return {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / folder).glob(pattern)}
 
 
 def test_pictures_are_what_the_code_draws(tmp_path, monkeypatch):
-    kept = {p.name: p.read_text(encoding="utf-8") for p in (ROOT / "docs" / "pictures").glob("*.svg")}
-    sys.path.insert(0, str(ROOT / "docs"))
-    try:
-        import pictures
-    finally:
-        sys.path.pop(0)
-    monkeypatch.setattr(pictures, "HERE", tmp_path)
-    pictures.main()
-    assert kept == {p.name: p.read_text(encoding="utf-8") for p in tmp_path.glob("*.svg")}
+    assert kept_in("pictures", "*.svg") == written_by("pictures", tmp_path, monkeypatch)
+
+
+def test_the_reference_is_what_the_docstrings_say(tmp_path, monkeypatch):
+    """If not: `make docs`, or `python docs/reference.py` for this part alone."""
+    assert kept_in("reference", "*") == written_by("reference", tmp_path, monkeypatch)
+
+
+@functools.cache
+def defined_in(file):
+    """The functions, methods (`Class.method`), classes, arguments and module-level names of a Python file."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    names = {
+        name.id
+        for statement in tree.body
+        if isinstance(statement, ast.Assign | ast.AnnAssign)
+        for name in ast.walk(statement)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.arg):
+            names.add(node.arg)
+    return names
+
+
+def test_names_in_the_map_are_defined_where_it_says():
+    page, checked = ROOT / "docs" / "map.md", 0
+    for cell in re.findall(r"(?<=\| )[^|\n]*", page.read_text(encoding="utf-8")):
+        for target, text in re.findall(r"\]\(([^)]+)\)([^\[]*)", cell):
+            names = re.findall(r"`([^`]+)`", text)
+            if target.endswith(".py"):
+                assert {*names} <= defined_in(page.parent / target), (target, names)
+                checked += len(names)
+    assert checked > 200
+
+
+def test_the_map_has_every_number():
+    """As counted in the text: 20 definitions, 7 propositions and lemmas, the rest by chapter."""
+    text = (ROOT / "docs" / "map.md").read_text(encoding="utf-8")
+    counts = {
+        "eq.": {2: 8, 3: 1, 4: 9, 5: 2, 6: 2, 8: 5, 9: 4, 10: 2},
+        "figure": {1: 5, 3: 1, 4: 2, 5: 3, 6: 2, 7: 2, 8: 2, 9: 5, 10: 2},
+        "table": {6: 1, 7: 2, 9: 1},
+    }
+    wanted = [
+        f"{kind} {c}.{n}"
+        for kind, by in counts.items()
+        for c, count in by.items()
+        for n in range(1, count + 1)
+    ]
+    wanted += [f"definition {n}" for n in range(1, 21)] + ["algorithm 1", "algorithm 2"]
+    wanted += [f"{'proposition' if n in (1, 5, 7) else 'lemma'} {n}" for n in range(1, 8)]
+    rows = re.findall(r"^\| ([^|]*?):", text, re.M)
+    found = {one for row in rows for one in row.split(", ")}
+    assert not [one for one in wanted if one not in found]

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Generic, TypeVar
 
+__all__ = ["BOOLEAN", "COUNTING", "LOG", "REAL", "VITERBI", "Best", "Semiring"]
+
 T = TypeVar("T")
 
 
@@ -85,15 +87,19 @@ BOOLEAN: Semiring[bool] = Semiring(
     lambda a, b: a and b,
     lambda weight, _: weight > 0,
 )
+"""Whether there is a run: `True` and `False`."""
 COUNTING: Semiring[int] = Semiring(
     "counting", 0, 1, lambda a, b: a + b, lambda a, b: a * b, lambda weight, _: int(weight > 0)
 )
+"""How many runs there are, exactly."""
 REAL: Semiring[float] = Semiring(
     "real", 0.0, 1.0, lambda a, b: a + b, lambda a, b: a * b, lambda weight, _: weight
 )
+"""The sum of the weights."""
 LOG: Semiring[float] = Semiring(
     "log", -math.inf, 0.0, _log_add, lambda a, b: a + b, lambda weight, _: _log(weight)
 )
+"""The log of the sum of the weights."""
 VITERBI: Semiring[Best] = Semiring(
     "Viterbi",
     Best(-math.inf),
@@ -102,3 +108,4 @@ VITERBI: Semiring[Best] = Semiring(
     _best_join,
     lambda weight, label: Best(_log(weight), (label,)),
 )
+"""The greatest weight, and what has it: see `Best`."""

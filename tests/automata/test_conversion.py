@@ -152,7 +152,7 @@ def general(transitions):
     return PDA(tuple(transitions), "/first", frozenset())
 
 
-def test_lemma_2_needs_two_greibach_normal_form():
+def test_lemma_3_needs_two_greibach_normal_form():
     with pytest.raises(GrammarError, match=r"not in \(2-\)Greibach normal form"):
         bottom_marked(CFG.fromstring("S -> S 'a' | 'a'"))
 
@@ -175,7 +175,7 @@ def test_the_weight_of_the_empty_string_must_be_zero_or_one():
         (Transition("q", "a", (BOTTOM,), "q", (BOTTOM, "x", BOTTOM)), "comes to lie among others"),
     ],
 )
-def test_lemma_3_checks_its_input(transition, message):
+def test_lemma_4_checks_its_input(transition, message):
     with pytest.raises(AutomatonError, match=message):
         restrict(BottomMarkedPDA((transition,), "q", frozenset()))
 

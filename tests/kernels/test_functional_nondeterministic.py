@@ -105,10 +105,11 @@ def test_errors_say_in_one_line_what_was_given_and_expected() -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_second_derivatives_are_refused_rather_than_wrong() -> None:
+@BACKENDS
+def test_second_derivatives_are_refused_rather_than_wrong(backend: str) -> None:
     actions = random_weights(1, 3, 2, 2)
     with pytest.raises(NdstackError, match="second derivatives"):
-        torch.autograd.grad(read(*actions).square().sum(), actions, create_graph=True)
+        torch.autograd.grad(read(*actions, backend=backend).square().sum(), actions, create_graph=True)
 
 
 def test_the_number_of_threads_changes_nothing() -> None:

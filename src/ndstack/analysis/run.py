@@ -95,7 +95,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Run:
-    """A run.
+    """One run: a transition for each step.
 
     Attributes:
         moves: one for each step.

@@ -34,6 +34,8 @@ from ndstack.grammars.grammar import CFG, Nonterminal, Rule
 from ndstack.grammars.greibach import Cut, greibach, quadratic_greibach
 from ndstack.grammars.reduction import factor
 
+__all__ = ["compact", "variants"]
+
 LOOP, END = "loop", "end"
 MANY = 3000
 """An automaton with more transitions than this is left as it is."""

@@ -32,7 +32,7 @@ START, LOOP = "q0", "loop"
 
 
 def bottom_marked(grammar: CFG) -> BottomMarkedPDA:
-    """Lemma 2: a grammar in 2-GNF or GNF as a bottom-marked PDA with almost restricted transitions.
+    """Lemma 3: a grammar in 2-GNF or GNF as a bottom-marked PDA with almost restricted transitions.
 
     The stack holds the unclosed constituents, the next one on top. A → a pops A, A → aB replaces A by B,
     and A → aX₁⋯X_m with m ≥ 2 takes two steps: replace A by X_m on reading a, then read the next symbol
@@ -105,7 +105,7 @@ def _beginnings(grammar: CFG, symbols: tuple[Symbol, ...]) -> Iterator[tuple[str
 
 
 def restrict(pda: BottomMarkedPDA) -> RestrictedPDA:
-    """Lemma 3: one stack symbol stands for a string of the old ones, so that a push pushes one.
+    """Lemma 4: one stack symbol stands for a string of the old ones, so that a push pushes one.
 
     The proof takes all strings up to a length; here only those that can occur are made, from ⊥ upwards,
     and what no accepting run uses is trimmed.
@@ -141,7 +141,7 @@ def restrict(pda: BottomMarkedPDA) -> RestrictedPDA:
 
 
 def to_restricted(machine: CFG | PDA) -> RestrictedPDA:
-    """An equivalent restricted PDA for any grammar or PDA (section 4.3, the proposition)."""
+    """An equivalent restricted PDA for any grammar or PDA (proposition 1)."""
     if isinstance(machine, RestrictedPDA):
         return machine
     if isinstance(machine, PDA):
@@ -152,7 +152,7 @@ def to_restricted(machine: CFG | PDA) -> RestrictedPDA:
 
 
 def restrict_greibach(grammar: CFG) -> RestrictedPDA:
-    """Lemmas 2 and 3 in a row: a restricted PDA for a grammar in Greibach normal form."""
+    """Lemmas 3 and 4 in a row: a restricted PDA for a grammar in Greibach normal form."""
     return restrict(bottom_marked(grammar))
 
 

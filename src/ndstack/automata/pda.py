@@ -18,6 +18,7 @@ from ndstack.errors import AutomatonError
 Stack = tuple[str, ...]
 
 BOTTOM = "⊥"
+"""The bottom symbol, unless an automaton has another."""
 
 
 @dataclass(frozen=True, slots=True)

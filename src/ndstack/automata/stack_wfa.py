@@ -19,7 +19,8 @@ class Node(NamedTuple):
     symbol: str
 
 
-ROOT = Node(-1, "", "")  # under the first symbol
+ROOT = Node(-1, "", "")
+"""The start state of every stack WFA, under the first symbol."""
 
 
 class Edge(NamedTuple, Generic[T]):

@@ -1,18 +1,22 @@
 """The dissertation's experiments as data, sweeps over their trials, engines that run them, and reports."""
 
-from ndstack.experiments.engines import Engine, Inline, Local
+from ndstack.experiments.engines import Engine, Inline, Local, Lost
 from ndstack.experiments.folder import SweepFolder
 from ndstack.experiments.registry import all_experiments, find
 from ndstack.experiments.report import Report, make_report
 from ndstack.experiments.spec import Experiment
 from ndstack.experiments.sweep import Summary, Watcher, measures_of, run_sweep
 from ndstack.experiments.trials import Trial, choose, expand
+from ndstack.experiments.work import Job, Outcome
 
 __all__ = [
     "Engine",
     "Experiment",
     "Inline",
+    "Job",
     "Local",
+    "Lost",
+    "Outcome",
     "Report",
     "Summary",
     "SweepFolder",

@@ -42,7 +42,7 @@ class Planned:
 
 
 class SweepFolder:
-    """A folder with trials."""
+    """The folder of a sweep, with its trials."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)

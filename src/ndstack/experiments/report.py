@@ -22,7 +22,7 @@ from ndstack.training.run import ENVIRONMENT, cores
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What was made."""
+    """A report that was written."""
 
     index: Path
     outputs: list[str]

@@ -26,7 +26,9 @@ class Nonterminal:
 
 
 Symbol = Nonterminal | str
+"""A variable or a terminal."""
 Word = str | tuple[str, ...]
+"""A string over an alphabet: a tuple of symbols, or a `str` where every symbol is one character."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Greibach normal form (section 2.3.4) and 2-Greibach normal form (section 4.3, lemma 1).
+"""Greibach normal form (section 2.3.4) and 2-Greibach normal form (section 4.3, lemma 2).
 
 Left recursion goes by the left-corner transformation, which keeps every string's weight and stays
 polynomial: a derivation A → B₁β₁, B₁ → B₂β₂, ..., B → aβ down the left edge is read from its foot, as

@@ -88,6 +88,6 @@ def _variables(rule: Rule) -> list[Nonterminal]:
 
 
 def encode(grammar: CFG, word: Sequence[str]) -> str:
-    """h(w)."""
+    """h(w), the string that is in L₀ if and only if w, which is not empty, is in the language."""
     h = homomorphism(grammar)
     return "".join(h.get(symbol, ";") for symbol in word)

@@ -23,21 +23,26 @@ from ndstack.kernels.cpu_simd import (
 
 
 @kernel
+def by_three(many):
+    """How many of so many rows are taken three at a time; 0, 1, 2 or 4 are left, since 4 is two by two."""
+    left = many % 3
+    return many - (4 if left == 1 and many > 1 else left)
+
+
+@kernel
 def combine(X, off, W, wide, many, counts, length, out, pos):
     """out[pos[r] + j] += sum_{c < counts[j // step]} W[c * wide + r] X[off[c] + j].
 
     For r < many and j < length, rounded up to whole steps of two vectors.
     """
     tiles = (length + 2 * lanes(X) - 1) // (2 * lanes(X))
-    r = 0
-    while many - r == 3 or many - r > 4:
+    three = by_three(many)
+    for r in range(0, three, 3):
         _combine3(X, off, W, wide, r, counts, tiles, out, pos)
-        r += 3
-    while many - r > 1:
+    for r in range(three, many - 1, 2):
         _combine2(X, off, W, wide, r, counts, tiles, out, pos)
-        r += 2
-    if many - r == 1:
-        _combine1(X, off, W, wide, r, counts, tiles, out, pos)
+    if many - three == 1:
+        _combine1(X, off, W, wide, three, counts, tiles, out, pos)
 
 
 @kernel
@@ -122,15 +127,13 @@ def dots(X, off, lengths, groups, Y, pos, many, res):
     For g < groups, c < 4 and r < many. The sums run over whole vectors, so X has to be zero up to a
     whole vector after the length.
     """
-    r = 0
-    while many - r == 3 or many - r > 4:
+    three = by_three(many)
+    for r in range(0, three, 3):
         _dots3(X, off, lengths, groups, Y, pos, r, many, res)
-        r += 3
-    while many - r > 1:
+    for r in range(three, many - 1, 2):
         _dots2(X, off, lengths, groups, Y, pos, r, many, res)
-        r += 2
-    if many - r == 1:
-        _dots1(X, off, lengths, groups, Y, pos, r, many, res)
+    if many - three == 1:
+        _dots1(X, off, lengths, groups, Y, pos, three, many, res)
 
 
 @kernel

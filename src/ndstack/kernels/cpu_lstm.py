@@ -56,7 +56,7 @@ class Trace(NamedTuple):
 
 @kernel
 def normalize(shape, actions):
-    """Make the weights of all actions from one (state, symbol) sum to 1 (eq. 4.8)."""
+    """Make the weights of all actions from one (state, symbol) sum to 1 (eq. 4.4)."""
     Q = shape.states
     K = Q * shape.symbols
     push, replace, pop = split(shape, actions)

@@ -66,7 +66,7 @@ def run(
         first: h_0 and c_0 [B, H], r_0 [B, R].
         vectors: [B, time + 1, m], on the positions of the charts so far; m may be 0.
         memory, place: charts with room for the steps, see `cpu_state`.
-        normalized: whether weights are normalised (eq. 4.8).
+        normalized: whether weights are normalised (eq. 4.4).
         by_state: whether readings tell the state.
         limit: how much mass may be lost, as a logarithm; the guard's own limit if None.
     """

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ndstack.kernels.rows import refuse_second_derivatives
 from ndstack.kernels.semirings import LOG, Semiring
 
 
@@ -154,7 +155,7 @@ def _advance(
 
 
 class _Step(torch.autograd.Function):
-    """One time step that writes the chart in place (section 4.6, first trick).
+    """One time step that writes the chart in place (section 4.7, first trick).
 
     Autograd refuses to differentiate through memory that was written since. Here only columns that
     no earlier step has read are ever written, so the parts that a step reads become leaves of a
@@ -185,6 +186,7 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
+        refuse_second_derivatives()
         reads, actions, columns, outputs = ctx.graph
         shown, sums = grads[: len(outputs)], list(grads[len(outputs) :])
         sums = [

@@ -66,7 +66,7 @@ def refuse_second_derivatives() -> None:
     """To be called by a derivative that is not differentiable itself."""
     if torch.is_grad_enabled():
         raise NdstackError(
-            "second derivatives of a stack are not available on a CPU; leave out create_graph=True"
+            "second derivatives of this stack are not available here; leave out create_graph=True"
         )
 
 

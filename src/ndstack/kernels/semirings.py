@@ -1,4 +1,4 @@
-"""The semirings in which the reference runs Lang's algorithm (section 4.6, second trick).
+"""The semirings in which the reference runs Lang's algorithm (section 4.7, second trick).
 
 A semiring here is a pair of differentiable functions on tensors: a sum of products (`einsum`) and
 the sum of two tensors (`add`). Gradients never become nan where everything is zero.

@@ -14,6 +14,8 @@ import torch
 
 from ndstack.errors import NdstackError
 
+__all__ = ["get_num_threads", "set_num_threads"]
+
 WORTH_A_THREAD = 5_000_000
 """So many multiply-adds take about as long as waking a thread takes on a busy machine."""
 

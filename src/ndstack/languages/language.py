@@ -1,4 +1,4 @@
-"""What every formal language here can do: the face of design section 3, with the lower bound.
+"""What every formal language here can do: strings of a length, their probabilities, the lower bound.
 
 A language is a set of strings with a distribution for each length. Data sets draw a length uniformly from
 the non-empty ones of a range, then a string of that length (section 5.4).

@@ -9,7 +9,6 @@ from ndstack.languages.context_free import GRAMMARS, ContextFreeLanguage, hardes
 from ndstack.languages.copying import copying, count_3
 from ndstack.languages.language import Language
 
-# In the order of the dissertation.
 DESCRIPTIONS: dict[str, str] = {
     "marked-reversal": "w # reversed w",
     "unmarked-reversal": "w reversed w",
@@ -24,7 +23,9 @@ DESCRIPTIONS: dict[str, str] = {
     "unmarked-reverse-and-copy": "w reversed w w",
     "unmarked-copy": "w w",
 }
+"""What each of the formal languages is, by name, in the order of the dissertation."""
 NAMES = tuple(DESCRIPTIONS)
+"""The names of the formal languages; `get` takes them."""
 DEFAULT_K = 2
 MOST_SYMBOLS = 10_000
 

@@ -17,7 +17,23 @@ from ndstack.nn.recognition import Recognizer, recognizer
 if TYPE_CHECKING:
     from nltk import Tree
 
+__all__ = [
+    "SENTENCE",
+    "Ambiguity",
+    "ambiguity",
+    "cross_serial",
+    "dyck",
+    "english",
+    "example",
+    "four_counts",
+    "grammars",
+    "intersections",
+    "palindromes",
+    "three_counts",
+]
+
 SENTENCE = ("Mary", "saw", "a man", "in", "the park", "with", "a telescope")
+"""The ambiguous sentence of chapter 1."""
 
 
 def dyck() -> CFG:
@@ -75,12 +91,14 @@ grammars: dict[str, Callable[[], CFG]] = {
     "palindromes": palindromes,
     "english": english,
 }
+"""Grammars by name."""
 
 intersections: dict[str, Callable[[], list[CFG]]] = {
     "three-counts": three_counts,
     "cross-serial": cross_serial,
     "four-counts": four_counts,
 }
+"""Lists of grammars by name: the intersections of their languages are not context-free."""
 
 
 def example(name: str) -> Recognizer:

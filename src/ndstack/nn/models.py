@@ -40,6 +40,8 @@ from ndstack.nn.controllers import ControllerKind
 from ndstack.nn.initialization import LayerInit, initialize
 from ndstack.nn.language_model import InputKind, LanguageModel, OutputKind
 
+__all__ = ["NAMES", "ModelName", "build", "parse"]
+
 NAMES = (
     "lstm",
     "strat-20",

@@ -29,6 +29,7 @@ from ndstack.stacks.state import State
 __all__ = ["PushActivation", "Stack", "State", "StateT"]
 
 PushActivation = Literal["sigmoid", "tanh", "identity"]
+"""What a learned vector goes through before it is pushed."""
 
 
 StateT = TypeVar("StateT", bound=State)

@@ -95,7 +95,7 @@ class Nondeterministic(Stack[NondeterministicState]):
         vector_size: m, the size of the pushed vectors; None for symbols only. The vector of the
             initial bottom symbol is learned: the sigmoid of the parameter `bottom`.
         normalized: whether the weights of all actions from one (state, symbol) are made to sum to
-            1 (eq. 4.8); else they are the exponentials of the logits.
+            1 (eq. 4.4); else they are the exponentials of the logits.
         read_states: whether the reading tells the state.
         window: chapter 7's D; the stack forgets what is older.
         bottom_fix: whether the initial bottom symbol can be replaced and uncovered (chapter 8).

@@ -5,9 +5,9 @@ from ndstack.text.corpus import Corpus, read_corpus
 from ndstack.text.generalization import Generalization, SuiteResult, evaluate
 from ndstack.text.launch import configure, train
 from ndstack.text.loss import total_loss
-from ndstack.text.pairs import Pair, evaluate_pairs, read_pairs
+from ndstack.text.pairs import Pair, PairResults, evaluate_pairs, read_pairs
 from ndstack.text.preparation import prepare
-from ndstack.text.scoring import ModelScorer, Scorer, score_words
+from ndstack.text.scoring import ModelScorer, Scorer, Word, score_words
 from ndstack.text.suites import Suite, read_suite
 from ndstack.text.task import TextTask, batches, perplexity, total_nats
 from ndstack.text.vocabulary import Vocabulary, read_vocabulary
@@ -18,6 +18,7 @@ __all__ = [
     "Generalization",
     "ModelScorer",
     "Pair",
+    "PairResults",
     "Scorer",
     "Sentences",
     "Stream",
@@ -25,6 +26,7 @@ __all__ = [
     "SuiteResult",
     "TextTask",
     "Vocabulary",
+    "Word",
     "batches",
     "configure",
     "evaluate",

@@ -112,7 +112,7 @@ class Sentences:
     """Whole lines in batches of similar lengths, for networks that read sentence by sentence.
 
     Sentences are sorted by length (equal ones stay in the order of the text) and cut into batches of at most
-    `tokens` places, `<eos>` included; longer ones are a batch of their own. An input begins with `<eos>`, the
+    `places` places, `<eos>` included; longer ones are a batch of their own. An input begins with `<eos>`, the
     targets end with it, and what a shorter sentence lacks is read as index 0 and not scored.
 
     Args:

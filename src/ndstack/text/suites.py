@@ -76,7 +76,7 @@ class Meta(_Part):
 
 
 class Suite(_Part):
-    """A whole file."""
+    """A test suite: everything in one file."""
 
     meta: Meta
     predictions: tuple[Prediction, ...] = Field(min_length=1)

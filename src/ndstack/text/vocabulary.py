@@ -21,7 +21,7 @@ END = "<eos>"
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """Known words.
+    """The words that a model knows.
 
     Attributes:
         words: all but `<eos>`, among them `<unk>`.

@@ -43,7 +43,7 @@ class Nats(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What one step gives."""
+    """The loss of one step, or of one process's share of it."""
 
     value: Tensor
     """To be minimised; the sum over all processes is the loss of the step."""

@@ -9,7 +9,7 @@ from ndstack.experiments.work import Job, Outcome, work
 
 
 class Inline:
-    """No processes at all."""
+    """An engine without processes of its own: one trial after another, in this one."""
 
     def __init__(self) -> None:
         self._waiting: list[Job] = []

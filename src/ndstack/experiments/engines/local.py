@@ -66,7 +66,7 @@ class _Worker:
 
 
 class Local:
-    """As many processes as asked for, started when there is work.
+    """An engine of as many processes of this machine as asked for, started when there is work.
 
     Args:
         workers: how many.
