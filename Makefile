@@ -2,9 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= auto
+EXAMPLES ?= 5000
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 
-.PHONY: help install test demo lint format bench docs coverage dist check-dist clean
+.PHONY: help install test demo lint format bench docs coverage dist check-dist fuzz clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  +##' Makefile | sed 's/:.*##/\t/' | expand -t 12
@@ -51,6 +52,10 @@ dist: .venv/installed      ## a wheel and a source archive in dist/
 
 check-dist: dist           ## install the wheel in an empty environment elsewhere, and use it there
 	PYTHON=$(PYTHON) .ci/check-dist
+
+fuzz: .venv/installed      ## random and damaged input for all readers, random weights for all kernels: hours
+	$(BIN)/python -m tests.fuzz --examples $(EXAMPLES)
+	$(BIN)/python -m benchmarks.no_nan --count 1000000
 
 clean:                     ## remove what make made
 	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist

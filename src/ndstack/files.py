@@ -11,9 +11,28 @@ from ndstack.errors import BusyError
 LOCK = ".lock"
 
 
+def real(path: str | Path) -> Path:
+    """The absolute path without links. Links in a circle are found where it is used, as an `OSError`."""
+    return Path(os.path.realpath(path))
+
+
 def replace(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a crash, finds the old content or the new, never half of it."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Write a file so that a reader, or a crash, finds the old content or the new, never half of it.
+
+    Links are followed. What is not a file, such as /dev/stdout, is written to.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+        else:
+            _replace(real(path), content)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # and not the name that it is written under
+        raise
+
+
+def _replace(path: Path, content: bytes) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)

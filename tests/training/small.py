@@ -14,7 +14,7 @@ def small_config(model: str = "rns-1-2", **changes: Any) -> RunConfig:
         "language": "marked-reversal",
         "model": model,
         "data": DATA,
-        "options": {"hidden": 6, "d_model": 8, "feedforward": 8, "num_layers": 3 if "tf" in model else None},
+        "options": {"d_model": 8, "feedforward": 8, "num_layers": 3} if "tf" in model else {"hidden": 6},
         "training": {"max_epochs": 3, "threads": 1, "device": "cpu"},
     }
     return RunConfig.of(merge(base, changes))

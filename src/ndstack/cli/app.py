@@ -7,7 +7,8 @@ import io
 import os
 import sys
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -82,6 +83,10 @@ def command(*examples: str) -> Callable[[_Function], _Function]:
 
 
 INTERRUPTED = 130
+OUT_OF_MEMORY = ("can't allocate memory", "out of memory")
+"""What torch says when memory is short, on a CPU and on other devices."""
+LONGEST_ERROR = 800
+"""Characters; what is longer has a file or a long argument in it."""
 
 
 class Interrupted(Exception):  # noqa: N818 - it is no error
@@ -90,6 +95,7 @@ class Interrupted(Exception):  # noqa: N818 - it is no error
 
 def main() -> None:
     """Run the command line; wrong input ends in one line on stderr and exit code 2."""
+    sys.stdout, sys.stderr = _opened(sys.stdout), _opened(sys.stderr)
     for stream in (sys.stdout, sys.stderr):  # ⊥ and ε also on terminals that cannot show them
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -105,7 +111,9 @@ def main() -> None:
         # What reads our output, such as `head`, has had enough; typer makes that exit code 1.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except MemoryError:
+    except (MemoryError, OverflowError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not any(words in str(error) for words in OUT_OF_MEMORY):
+            raise
         _fail("this needs more memory than there is; ask for something smaller")
     except OSError as error:
         _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
@@ -116,13 +124,21 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _opened(stream: TextIO | None) -> TextIO:
+    """The stream, or one that leads nowhere if whoever called us has closed it."""
+    return Path(os.devnull).open("w", encoding="utf-8") if stream is None else stream
+
+
 def _interrupted(advice: str = "") -> None:
     print("ndstack: interrupted" + (f"; {advice}" if advice else ""), file=sys.stderr)
     sys.exit(INTERRUPTED)
 
 
 def _fail(message: str) -> None:
-    print(f"ndstack: error: {message}", file=sys.stderr)
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+    if len(shown) > LONGEST_ERROR:
+        shown = f"{shown[: LONGEST_ERROR // 2]} [...] {shown[-LONGEST_ERROR // 2 :]}"
+    print(f"ndstack: error: {shown}", file=sys.stderr)
     sys.exit(2)
 
 

@@ -71,7 +71,7 @@ ModelName = Annotated[
 Lengths = Annotated[str, typer.Option(metavar="LOW:HIGH", help="Lengths of strings, or one length.")]
 Resume = Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")]
 
-_SEED = typer.Option("--seed", min=0, help="Seed of all that is random.")
+_SEED = typer.Option("--seed", min=0, max=2**63 - 1, help="Seed of all that is random.")
 Seed = Annotated[int, _SEED]
 SeedIfGiven = Annotated[int | None, _SEED]
 
@@ -128,9 +128,10 @@ def parse_lengths(text: str) -> tuple[int, int]:
     """A range of lengths as typed: `40:80`, or `40` for one length."""
     low, colon, high = text.partition(":")
     high = high if colon else low
-    if not low.isdecimal() or not high.isdecimal() or int(low) > int(high):
+    numbers = low.isdecimal() and high.isdecimal()
+    if (numbers and len(low + high) < 100 and int(low) > int(high)) or not numbers:
         raise NdstackError(f"{text!r} is not a range of lengths; write 40:80, or 40 for one length")
-    if int(high) > MOST_LENGTH:
+    if len(low + high) >= 100 or int(high) > MOST_LENGTH:
         raise NdstackError(f"length {high} is more than {MOST_LENGTH:,}, the longest this command samples")
     return int(low), int(high)
 

@@ -114,7 +114,7 @@ def _engine(options: SweepOptions, folder: "SweepFolder") -> "Engine":
 
 
 def _run(experiment: "Experiment", scale: str, options: SweepOptions) -> None:
-    from ndstack import experiments
+    from ndstack import experiments, files
     from ndstack.experiments.display import choose_watcher
 
     if options.engine == "local" and options.address is not None:
@@ -135,7 +135,7 @@ def _run(experiment: "Experiment", scale: str, options: SweepOptions) -> None:
         chosen,
         _engine(options, folder),
         measures=experiments.measures_of(experiment),
-        suites=None if suites is None else str(suites.resolve()),
+        suites=None if suites is None else str(files.real(suites)),
         retry_failed=options.retry_failed,
         watcher=choose_watcher(folder, title, quiet=options.quiet, as_json=options.as_json),
     )

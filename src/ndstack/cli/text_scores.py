@@ -36,12 +36,13 @@ def surprisal(
     from rich.table import Table
 
     from ndstack import plotting
+    from ndstack.text.lines import sentences_of
     from ndstack.text.pictures import draw_surprisals
     from ndstack.text.scoring import score_words
 
     listed = [line.split() for line in (sentences or [])]
     if file is not None:
-        listed += [line.split() for line in file.read_text(encoding="utf-8").splitlines()]
+        listed += list(sentences_of(file))
     if not any(listed) or not all(listed):
         raise NdstackError("no sentence, or an empty one, given; expected words with spaces between them")
     if out is not None:

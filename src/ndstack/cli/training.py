@@ -255,7 +255,7 @@ def show(run: RunFolder, out: OutPictureIfGiven = None, as_json: AsJson = False)
         [
             (
                 f"{line['epoch']}{' *' * (line['epoch'] == best)}",
-                *(line[name] for name in names),
+                *(line.get(name) for name in names),
                 round(seconds.get(line["epoch"], 0.0), 1),
             )
             for line in history

@@ -80,11 +80,12 @@ class SweepFolder:
         found = []
         for path in paths:
             plan = read_json(path)
-            if not isinstance(plan, dict) or plan.get("format") != FORMAT:
+            known = isinstance(plan, dict) and plan.get("format") == FORMAT
+            if not known or not isinstance(plan.get("scale"), str):
                 raise NdstackError(
                     f"{path} is not an experiment; expected what ndstack reproduce or sweep wrote"
                 )
-            full = Experiment.of(plan["experiment"], str(path))
+            full = Experiment.of(plan.get("experiment"), str(path))
             found.append(Planned(full.at(plan["scale"]), plan["scale"], full))
         return found
 
@@ -109,7 +110,8 @@ class SweepFolder:
 
     def failure(self, trial: Trial) -> str:
         """Why it failed."""
-        return str(read_json(self.trial(trial) / FAILED)["message"])
+        found = read_json(self.trial(trial) / FAILED)
+        return str(found.get("message", found) if isinstance(found, dict) else found)
 
     def run(self, trial: Trial) -> Run | None:
         """The run of a trial, if it has begun."""

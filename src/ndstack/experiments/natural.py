@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ndstack import files
 from ndstack.errors import NdstackError
 from ndstack.text import launch, task
 from ndstack.text.corpus import read_corpus
@@ -23,7 +24,7 @@ SENTENCES = 60
 def corpus_settings(folder: Path) -> dict[str, Any]:
     """The `corpus` table of a run on a corpus that `ndstack text prepare` made."""
     header = read_corpus(folder).header
-    return {"folder": str(folder.resolve()), "sha256": launch.checksums(header)}
+    return {"folder": str(files.real(folder)), "sha256": launch.checksums(header)}
 
 
 def make_example(folder: Path) -> tuple[Path, Path]:

@@ -39,8 +39,8 @@ def make_report(folder: SweepFolder, out: Path | None = None) -> Report:
         out: where the report goes; `report/` in the folder if not given.
     """
     out = out or folder.folder / "report"
-    out.mkdir(parents=True, exist_ok=True)
     several = len(plans := folder.planned()) > 1
+    out.mkdir(parents=True, exist_ok=True)
     parts: list[Part] = []
     labels: list[str] = []
     total = complete = 0
@@ -60,7 +60,7 @@ def make_report(folder: SweepFolder, out: Path | None = None) -> Report:
             Part("Trials", f"All complete trials, also in {prefix}trials.csv.", sheet=sheet, folded=True)
         )
         parts += _failures(folder, trials)
-    name = folder.folder.resolve().name
+    name = files.real(folder.folder).name
     _write(out / "index.html", page(name, f"{complete} of {total} trials are complete.", parts))
     return Report(out / "index.html", labels, total, complete)
 
@@ -135,9 +135,11 @@ def _environments(runs: list[Finished]) -> dict[str, set[str]]:
         if not path.exists():
             continue
         try:
-            values: dict[str, Any] = json.loads(path.read_bytes())
-        except ValueError:
-            raise NdstackError(f"{path} is damaged: expected JSON") from None
+            values: Any = json.loads(path.read_bytes())
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
+            raise NdstackError(f"{path} is damaged: expected JSON with versions and machine")
         for key, value in values.items():
             found.setdefault(key, set()).add(str(value))
     return found

@@ -106,7 +106,7 @@ def read_json(path: Path) -> Any:
     """The content of a JSON file of a trial."""
     try:
         return json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise NdstackError(f"cannot read {path}: {' '.join(str(error).split())}") from None
 
 

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ndstack.kernels.cpu_blocks import combine, distribute, dots
-from ndstack.kernels.cpu_forward import first_of, pop_weights
+from ndstack.kernels.cpu_forward import find_kept, first_of, pop_weights
 from ndstack.kernels.cpu_simd import kernel, lanes
 
 
@@ -203,16 +203,12 @@ def weights_again(shape, past, t, push, replace, pop, work):
     Q, S = shape.states, shape.symbols
     K = Q * S
     room = pop_weights(shape, past, t, pop, work)
-    for d in range(K):
-        if shape.band > 0:
-            work.kept[d] = past.mass[t - 1, 1, d]
-        else:
-            work.kept[d] = 1.0 if t > 1 or shape.fix else 0.0
+    find_kept(shape, past, t, work, room)
     for b in range(K):
         total = past.log_total[t, b]
         alive = total > -math.inf
-        best = work.best_pop[b // S]
-        work.epop[b] = math.exp(best - total) if alive and best > -math.inf else 0.0
+        uncovers = work.uncovered[b] > 0  # else it is no part of the total, and may exceed it by far
+        work.epop[b] = math.exp(work.best_pop[b // S] - total) if alive and uncovers else 0.0
         for d in range(K):
             before = past.log_alpha[t - 1, d] - total
             work.wpush[d, b] = math.exp(before + push[d * K + b]) if alive else 0.0

@@ -282,7 +282,7 @@ def masses(shape, past, t):
 
 @kernel
 def advance(shape, past, t, push, replace, pop, work, limit, strict):
-    """Step t. Returns False if the mass lost to underflow may exceed e^limit.
+    """Step t. Returns False if the mass lost to underflow may exceed e^limit, or something overflows.
 
     Args:
         push, replace, pop: [K * K], [K * K], [K * Q], log weights.
@@ -292,6 +292,8 @@ def advance(shape, past, t, push, replace, pop, work, limit, strict):
     room = pop_weights(shape, past, t, pop, work)
     find_kept(shape, past, t, work, room)
     norm = totals(shape, past, t, push, replace, work)
+    if not (norm < math.inf and work.epop.max() < math.inf):
+        return False
     columns(shape, past, t, work, room)
     if shape.band > 0:
         masses(shape, past, t)

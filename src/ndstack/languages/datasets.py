@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 
 from ndstack.errors import DatasetError, LanguageError, NdstackError
+from ndstack.files import real
 from ndstack.grammars.grammar import WeightedCFG, Word
 from ndstack.languages.context_free import ContextFreeLanguage
 from ndstack.languages.language import Language, Lengths
@@ -122,7 +123,7 @@ def make_dataset(
 
 def write_dataset(dataset: Dataset, folder: Path) -> None:
     """Write a data set into a new or empty folder, all of it or nothing."""
-    folder = folder.resolve()
+    folder = real(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DatasetError(f"{folder} exists and is not an empty folder; choose another or remove it")
     separator = dataset.language.separator

@@ -57,7 +57,7 @@ def get(name: str) -> Language:
 def _number(base: str, text: str | None) -> int:
     if text is None:
         return DEFAULT_K
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_SYMBOLS:
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= MOST_SYMBOLS:
         raise LanguageError(
             f"k={text} is not a number of symbols; expected 1 to {MOST_SYMBOLS:,}, as in {base}(k=40)"
         )

@@ -38,7 +38,7 @@ def unpack(tensors: Mapping[str, Tensor]) -> NetworkState:
     try:
         structure = json.loads(bytes(tensors[STRUCTURE].tolist()))
         state = _restore(structure, tensors)
-    except (KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
         raise NdstackError(f"these tensors are not the state of a network: {error!r}") from None
     if not isinstance(state, NetworkState):
         raise NdstackError(f"the state of a {type(state).__name__} given, expected that of a network")
@@ -101,7 +101,10 @@ def _describe_chart(memory: tuple[Tensor, ...], place: Place, tensors: dict[str,
 
 
 def _restore_chart(chart: Any, tensors: Mapping[str, Tensor]) -> tuple[tuple[Tensor, ...], Place]:
-    at, time = layout(*chart["layout"]), chart["time"]
+    (states, symbols, times, band), time = chart["layout"], chart["time"]
+    if not 0 <= time < times or min(states, symbols) < 1 or band < 0:  # compiled code trusts these
+        raise ValueError(f"a chart of {states} states and {symbols} symbols at time {time} of {times}")
+    at = layout(states, symbols, times, band)
     place = Place(at, chart["bottom_fix"], time, Filled(time))
     columns, lost = _restore(chart["columns"], tensors), _restore(chart["lost"], tensors)
     new = CpuChart.empty(len(columns), at, place.bottom_fix, columns.dtype)

@@ -57,7 +57,8 @@ def sample(
         generator = torch.Generator(model.output.weight.device).manual_seed(generator)
 
     def choose(log_p: Tensor) -> Tensor:
-        weights = (log_p / temperature).softmax(dim=1)
+        below = log_p - log_p.amax(dim=1, keepdim=True)
+        weights = (below / max(temperature, torch.finfo(below.dtype).tiny)).softmax(dim=1)
         return torch.multinomial(weights, 1, generator=generator).squeeze(1)
 
     return _one_by_one(model, prefixes, max_length, choose)

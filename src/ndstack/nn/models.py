@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Literal, cast
 
@@ -94,7 +95,7 @@ def parse(name: str) -> ModelName:
         hint = f"did you mean {near[0]}?" if near else "models are " + ", ".join(NAMES)
         raise NdstackError(f"there is no model called {name!r}; {hint}")
     wanted, count = _SIZES[kind]
-    valid = all(number.isascii() and number.isdecimal() and int(number) for number in numbers)
+    valid = all(re.fullmatch(r"0*[1-9][0-9]{0,8}", number) for number in numbers)
     if not valid or not numbers or len(numbers) != (count or len(numbers)):
         start = "tf+" + kind if transformer else kind
         example = next((known for known in NAMES if known.startswith(start + "-")), None)

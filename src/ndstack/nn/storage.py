@@ -58,7 +58,7 @@ def load(
             expected = configuration.make().state_dict()
     except ValidationError as error:
         raise NdstackError(f"{path} does not describe a model: {first_problem(error)}") from None
-    except (NdstackError, RuntimeError) as error:  # of torch, if sizes are too great
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:  # of torch, if sizes are too great
         raise NdstackError(f"{path} does not describe a model: {' '.join(str(error).split())}") from None
     tensors, _ = read(Path(folder) / parameters, expected)
     model = configuration.make()
@@ -86,7 +86,7 @@ def read(path: Path, expected: dict[str, Tensor] | None = None) -> tuple[dict[st
             header = json.loads((file.metadata() or {}).get("ndstack", "{}"))
     except OSError as error:
         raise NdstackError(f"cannot read {path}: {error.strerror or error}") from None
-    except (safetensors.SafetensorError, json.JSONDecodeError) as error:
+    except (safetensors.SafetensorError, ValueError, RecursionError) as error:
         raise NdstackError(f"{path} is damaged or not a safetensors file: {error}") from None
     if expected is not None:
         _check_expected(path, tensors, expected)
@@ -114,7 +114,7 @@ def _check_expected(path: Path, tensors: dict[str, Tensor], expected: dict[str, 
 
 
 def _checksum(tensors: dict[str, Tensor], note: str) -> str:
-    digest = hashlib.sha256(note.encode())
+    digest = hashlib.sha256(note.encode(errors="backslashreplace"))
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {list(tensor.shape)} {tensor.dtype}\n".encode())

@@ -118,7 +118,10 @@ def _read_words(path: Path, header: Header) -> Vocabulary:
         raise DatasetError(f"cannot read {path}: {error.strerror}") from None
     if hashlib.sha256(content).hexdigest() != header.vocabulary_sha256:
         raise DatasetError(f"{path} is not what was written (its checksum differs); prepare the corpus again")
-    vocabulary = Vocabulary(tuple(content.decode("utf-8").split("\n")[:-1]))
+    try:
+        vocabulary = Vocabulary(tuple(content.decode("utf-8").split("\n")[:-1]))
+    except (UnicodeDecodeError, DatasetError) as error:
+        raise DatasetError(f"{path} is not a vocabulary: {error}") from None
     if len(vocabulary) != header.types:
         raise DatasetError(f"{path} has {len(vocabulary)} types with {END}, its header says {header.types}")
     return vocabulary

@@ -61,11 +61,13 @@ class Operation:
 Formula = Number | Region | Operation
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<region>\(\s*(?P<number>\d+|\*)\s*;\s*%(?P<condition>[^%]+)%\s*\))"
+    r"\s*(?:(?P<region>\(\s*(?P<number>\d{1,9}|\*)\s*;\s*%(?P<condition>[^%]+)%\s*\))"
     r"|(?P<constant>\d+(?:\.\d*)?|\.\d+)|(?P<sign>[-+<>=&|()\[\]])|(?P<end>$))"
 )
 _LEVELS = ("|", "&", "<>=", "+-")
 _CLOSING = {"(": ")", "[": "]"}
+_MOST_SIGNS = 200
+"""In one formula, brackets included: reading and evaluating go as deep as the formula does."""
 
 
 def parse(text: str) -> Operation:
@@ -124,6 +126,8 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self.text, self.next = text, 0
+        if sum(map(text.count, "+-<>=&|([")) > _MOST_SIGNS:
+            raise FormulaError(f"{text[:40]!r}...: more than {_MOST_SIGNS} signs and brackets in one formula")
         self.advance()
 
     def advance(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ndstack import training
 from ndstack.errors import TrainingError
+from ndstack.files import real
 from ndstack.nn import LanguageModel, models
 from ndstack.text.corpus import Corpus, Header, read_corpus
 from ndstack.text.task import TextTask
@@ -74,7 +75,7 @@ def configure(
         hidden, window, depth: see `options`.
         settings: whatever is to be different, as in `config.json`.
     """
-    folder = Path(corpus).resolve()
+    folder = real(corpus)
     header = read_corpus(folder).header
     for part in ("train", "valid"):
         if part not in header.splits:

@@ -45,6 +45,16 @@ def pieces(path: Path, progress: Callable[[int], object] = lambda _: None) -> It
         yield [], True
 
 
+def sentences_of(path: Path) -> Iterator[list[str]]:
+    """The words of each line of a file."""
+    sentence: list[str] = []
+    for words, ends in pieces(path):
+        sentence += words
+        if ends:
+            yield sentence
+            sentence = []
+
+
 def _split(path: Path, line: int, text: bytes) -> Iterator[Piece]:
     """The lines of a block that begins in the given line and does not end inside a word."""
     try:

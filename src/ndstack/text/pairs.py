@@ -74,7 +74,7 @@ def read_pairs(path: Path) -> list[Pair]:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
             raise SuiteError(f"{path}, line {number}: {where}: {first['msg']}") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SuiteError(f"{path}, line {number} is not JSON: {error}") from None
     if not pairs:
         raise SuiteError(f"{path} has no pairs; expected JSON lines with sentence_good and sentence_bad")

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ndstack.errors import DatasetError
+from ndstack.files import real
 from ndstack.text.corpus import HEADER, SPLITS, WORDS, Corpus, Header, Part, Split, read_corpus
 from ndstack.text.lines import pieces
 from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
@@ -80,7 +81,7 @@ def prepare(
         progress: called with the number of bytes read since the last call; the training part counts
             twice if its words are counted.
     """
-    out = Path(out).resolve()
+    out = real(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DatasetError(f"{out} exists and is not an empty folder; choose another or remove it")
     files = find_parts(Path(source))

@@ -94,7 +94,7 @@ def read_suite(path: Path) -> Suite:
         content: Any = json.loads(path.read_bytes())
     except OSError as error:
         raise SuiteError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SuiteError(f"{path} is not JSON: {error}") from None
     try:
         suite = Suite.model_validate(content)

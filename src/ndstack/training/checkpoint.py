@@ -88,6 +88,21 @@ def restore(
         )
     if progress.schedule.best_epoch:
         read(run.folder / BEST, model.state_dict())
+    try:
+        _put(tensors, model, optimizer, task, rank)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        shown = " ".join(str(error).split())
+        raise TrainingError(f"{path} is not the state of this model and optimizer: {shown}") from None
+    return progress
+
+
+def _put(
+    tensors: Mapping[str, Tensor],
+    model: LanguageModel,
+    optimizer: torch.optim.Optimizer,
+    task: Task,
+    rank: int,
+) -> None:
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "carried": {}}
     for name, tensor in tensors.items():
         part, _, rest = name.partition(".")
@@ -100,7 +115,6 @@ def restore(
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
     own = f"{rank}."
     task.carry({name.removeprefix(own): t for name, t in parts["carried"].items() if name.startswith(own)})
-    return progress
 
 
 def _is_tensor(value: object) -> bool:

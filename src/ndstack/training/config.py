@@ -22,18 +22,20 @@ from ndstack.nn.language_model import OutputKind
 
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["32", "64", "bf16-mixed"]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Folder = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
 class Settings(BaseModel):
     """Unknown names and wrong types are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class TrainingConfig(Settings):
     """How a model is trained; `fit` needs no more than this."""
 
-    seed: NonNegativeInt = 0
+    seed: Seed = 0
     """Of the order of batches and of dropout."""
     optimizer: Literal["adam", "sgd"] = "adam"
     learning_rate: PositiveFloat = 0.005
@@ -84,7 +86,7 @@ class ModelOptions(Settings):
 class DataConfig(Plan):
     """Strings sampled from the run's seed, or read from a folder that `ndstack dataset` made."""
 
-    folder: str | None = None
+    folder: Folder | None = None
     sha256: dict[str, str] | None = None
     """Of the files in the folder, filled in when a run starts."""
 
@@ -92,7 +94,7 @@ class DataConfig(Plan):
 class CorpusConfig(Settings):
     """Text that `ndstack text prepare` made, in place of the strings of a formal language."""
 
-    folder: str
+    folder: Folder
     sha256: dict[str, str] | None = None
     """Of its vocabulary and its parts, filled in when a run starts."""
     rows: PositiveInt = 32
@@ -110,7 +112,7 @@ class RunConfig(Settings):
     """The rules, for a language that is not one of ndstack's own."""
     model: str | None
     """A name of `ndstack.nn.models`; None for a network made in Python."""
-    seed: NonNegativeInt = 0
+    seed: Seed = 0
     """Of the data, the first parameters and, unless `training.seed` says otherwise, of the training."""
     data: DataConfig = DataConfig()
     corpus: CorpusConfig | None = None
@@ -137,7 +139,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TrainingError(f"cannot read {path}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TrainingError(f"{path} is not a TOML file: {error}") from None
 
 
@@ -158,7 +160,7 @@ def parse_setting(text: str) -> dict[str, Any]:
         raise TrainingError(f"{text!r} is not a setting; write it as in training.clip=3 or options.hidden=40")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         parsed = value.strip()
     for key in reversed(keys):
         parsed = {key: parsed}

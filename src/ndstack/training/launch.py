@@ -97,8 +97,13 @@ def check(config: RunConfig) -> None:
     """Raise an error in one line if language, lengths or model are not there, before anything is written."""
     language = find_language(config)
     make_model(config, language)
-    if config.data.folder is None and not language.lengths(*config.data.lengths):
-        low, high = config.data.lengths
+    data = config.data
+    if not data.train or not data.validation:
+        raise TrainingError(
+            f"{data.train} training and {data.validation} validation strings asked for, expected some of each"
+        )
+    if data.folder is None and not language.lengths(*data.lengths):
+        low, high = data.lengths
         raise TrainingError(f"{language.name} has no strings of lengths {low}..{high}")
 
 
@@ -108,7 +113,7 @@ def use_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     own = {
         "language": dataset.language.name,
         "grammar": own_grammar(dataset.language),
-        "data": dataset.plan.model_dump() | {"folder": str(folder.resolve())},
+        "data": dataset.plan.model_dump() | {"folder": str(files.real(folder))},
     }
     return {**values, **own}
 

@@ -104,13 +104,13 @@ class Run:
     def seconds(self) -> dict[int, float]:
         """How long each epoch took, all sessions together."""
         total: dict[int, float] = {}
-        for line in self._lines(TIMES):
+        for line in self._lines(TIMES, "epoch", "seconds"):
             total[line["epoch"]] = total.get(line["epoch"], 0.0) + line["seconds"]
         return total
 
     def metrics(self) -> list[dict[str, Any]]:
         """What was measured after each epoch."""
-        return self._lines(METRICS)
+        return self._lines(METRICS, "epoch", "validation_cross_entropy")
 
     def write_metrics(self, history: list[dict[str, Any]]) -> None:
         """Replace the metrics of all epochs."""
@@ -175,15 +175,20 @@ class Run:
                 f"untouched: mend it, then {self.resuming}"
             ) from None
 
-    def _lines(self, name: str) -> list[dict[str, Any]]:
+    def _lines(self, name: str, *numbers: str) -> list[dict[str, Any]]:
+        """The objects in a file, which have at least these numbers."""
         path = self.folder / name
         try:
             text = path.read_text(encoding="utf-8") if path.exists() else ""
             rows = [json.loads(line) for line in text.splitlines()]
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise TrainingError(f"cannot read {path}: {' '.join(str(error).split())}") from None
-        if not all(isinstance(row, dict) for row in rows):
-            raise TrainingError(f"{path} is damaged: expected one JSON object a line")
+        for row in rows:
+            if not isinstance(row, dict) or not all(isinstance(row.get(key), int | float) for key in numbers):
+                wanted = " and ".join(numbers)
+                raise TrainingError(
+                    f"{path} is damaged: expected a JSON object a line, with the numbers {wanted}"
+                )
         return rows
 
 

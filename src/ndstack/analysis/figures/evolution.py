@@ -77,7 +77,7 @@ class Evolution:
             actions = np.array(content["actions"], np.float64)
         except OSError as error:
             raise NdstackError(f"cannot read {path}: {error.strerror or error}") from None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise NdstackError(f"{path} is not an evolution of actions: {error}") from None
         if actions.shape != (len(epochs), len(inputs), len(action_names)):
             raise NdstackError(f"{path} is not an evolution of actions: sizes do not agree")
