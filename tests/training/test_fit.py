@@ -22,7 +22,8 @@ def data():
 
 @pytest.mark.parametrize("name", models.NAMES)
 def test_the_loss_of_every_model_falls(name, data):
-    model = models.build(name, data.language, hidden=8, d_model=16, feedforward=16)
+    sizes = {"d_model": 16, "feedforward": 16} if name.startswith("tf") else {"hidden": 8}
+    model = models.build(name, data.language, **sizes)
     config = TrainingConfig(learning_rate=0.02, max_epochs=8)
     history = fit(model, data, config).history
     assert history[-1]["train_cross_entropy"] < 0.85 * history[0]["train_cross_entropy"]
