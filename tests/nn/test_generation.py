@@ -12,7 +12,8 @@ NAMES = ("lstm", "sup-4", "strat-3", "rns-2-2", "vrns-1-2-3", "tf", "tf+vrns-2-2
 
 
 def model_of(name, bound=2.0):
-    model = models.build(name, ["a", "b", "c"], hidden=6).double()
+    sizes = {} if name.startswith("tf") else {"hidden": 6}
+    model = models.build(name, ["a", "b", "c"], **sizes).double()
     initialize(model, 4, layers="uniform", bound=bound)
     return model
 
