@@ -21,8 +21,8 @@ from ndstack.stacks import Nondeterministic, Stack
 
 SYMBOLS = "01#"
 END = 2  # the class "nothing comes any more"; classes 0 and 1 are the symbols 0 and 1
-TRAIN_HALVES = range(10, 21)  # strings of 21 to 41 symbols
-TEST_HALVES = range(21, 31)  # of 43 to 61: longer than any that was trained on
+TRAIN_HALVES = range(4, 16)  # strings of 9 to 31 symbols
+TEST_HALVES = range(16, 26)  # of 33 to 51: longer than any that was trained on
 
 
 class Network(nn.Module):
@@ -32,7 +32,7 @@ class Network(nn.Module):
         super().__init__()
         self.rnn = StackRNN(input_size=len(SYMBOLS), hidden_size=20, stack=stack)
         self.classify = nn.Linear(20, 3)
-        initialize(self, seed=1)
+        initialize(self, seed=2)
 
     def forward(self, symbols: Tensor) -> Tensor:
         """[batch, length] -> [batch, length, 3]."""
@@ -51,7 +51,7 @@ def make_batch(half: int, size: int, rng: random.Random) -> tuple[Tensor, Tensor
 
 def train(network: Network, steps: int, rng: random.Random) -> float:
     """Train on batches of strings of one length; the last loss."""
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
     loss = torch.tensor(0.0)
     for _ in range(steps):
         half = rng.choice(TRAIN_HALVES)
