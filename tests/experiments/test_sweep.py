@@ -56,11 +56,18 @@ def trial_files(folder, trials, name):
     return {trial.id: (folder.trial(trial) / name).read_bytes() for trial in trials}
 
 
+def heed_interrupts():
+    """Also where the tests run in the background of a shell, which makes its children ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT], ids=["kill -9", "Ctrl-C"])
 def test_a_stopped_sweep_goes_on_and_loses_and_repeats_nothing(stop, tmp_path):
     (tmp_path / "kill.toml").write_text(SETTINGS)
     command = [sys.executable, "-m", "ndstack", "sweep", "kill.toml", "--out", "out", "--workers", "1"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as driver:
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    ) as driver:
         next(line for line in driver.stdout if json.loads(line)["event"] == "done")
         folder, trials = begin(Experiment.read(tmp_path / "kill.toml"), tmp_path / "out")
         second = folder.trial(trials[1])
