@@ -182,12 +182,6 @@ def test_completion_of_other_shells():
     assert complete(["ndstack", "tr"], "fish").startswith("train\t")
 
 
-def test_models_that_complete_are_those_of_the_library():
-    from ndstack.nn import models
-
-    assert arguments.MODELS == models.NAMES
-
-
 def test_completion_script_works_in_bash(tmp_path):
     program = tmp_path / "ndstack"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ndstack "$@"\n')

@@ -72,3 +72,15 @@ def test_evaluations_are_plain_data(data):
     result = evaluate(models.build("lstm", data.language), data)
     again = json.loads(json.dumps(result.as_json()))
     assert again["overall"]["difference"] == result.overall.difference
+
+
+def test_curves_of_text_show_perplexity():
+    history = [
+        {"epoch": epoch, "validation_cross_entropy": nats, "validation_perplexity": math.exp(nats)}
+        for epoch, nats in enumerate([5.0, 4.8, 4.7], start=1)
+    ]
+    (axes,) = draw_curves({"a model": history}).axes
+    assert (axes.get_ylabel(), axes.get_yscale()) == ("validation perplexity", "log")
+    assert axes.lines[0].get_ydata() == pytest.approx([math.exp(nats) for nats in (5.0, 4.8, 4.7)])
+    (axes,) = draw_curves({"text": history, "strings": [{"epoch": 1, "validation_cross_entropy": 1.0}]}).axes
+    assert axes.get_ylabel() == "validation cross-entropy (nats)"

@@ -14,23 +14,6 @@ if TYPE_CHECKING:
 
 MOST_LENGTH = 20_000
 
-MODELS = (
-    "lstm",
-    "strat-20",
-    "sup-10",
-    "sup-h",
-    "sup-3-3-3",
-    "ns-2-3",
-    "ns+s-2-3",
-    "ns+u-2-3",
-    "rns-2-3",
-    "vrns-2-3-3",
-    "tf",
-    "tf+sup-32",
-    "tf+vrns-3-3-5",
-)
-"""`ndstack.nn.models.NAMES`, here again since a completion cannot wait for torch."""
-
 
 def complete_language(incomplete: str) -> list[str]:
     """Language names that begin so."""
@@ -41,7 +24,9 @@ def complete_language(incomplete: str) -> list[str]:
 
 def complete_model(incomplete: str) -> list[str]:
     """Model names that begin so, one of each kind."""
-    return [name for name in MODELS if name.startswith(incomplete)]
+    from ndstack.model_names import NAMES
+
+    return [name for name in NAMES if name.startswith(incomplete)]
 
 
 def complete_experiment(incomplete: str) -> list[str]:

@@ -26,6 +26,7 @@ from pydantic import ValidationError
 from ndstack import languages
 from ndstack.errors import NdstackError
 from ndstack.languages.language import Language
+from ndstack.model_names import NAMES
 from ndstack.nn.configuration import (
     ModelConfig,
     NondeterministicConfig,
@@ -41,23 +42,6 @@ from ndstack.nn.initialization import LayerInit, initialize
 from ndstack.nn.language_model import InputKind, LanguageModel, OutputKind
 
 __all__ = ["NAMES", "ModelName", "build", "parse"]
-
-NAMES = (
-    "lstm",
-    "strat-20",
-    "sup-10",
-    "sup-h",
-    "sup-3-3-3",
-    "ns-2-3",
-    "ns+s-2-3",
-    "ns+u-2-3",
-    "rns-2-3",
-    "vrns-2-3-3",
-    "tf",
-    "tf+sup-32",
-    "tf+vrns-3-3-5",
-)
-"""One name of every kind; the numbers may be others."""
 
 _StackKind = Literal["", "strat", "sup", "sup-h", "ns", "ns+s", "ns+u", "rns", "vrns"]
 
