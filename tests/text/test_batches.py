@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ndstack.errors import NdstackError
 from ndstack.text import Sentences, Stream
-from ndstack.text.batches import IGNORED
+from ndstack.nn.language_model import IGNORED
 
 END = 9
 

@@ -4,7 +4,7 @@ from torch.nn.functional import cross_entropy
 
 from ndstack.nn import load, models
 from ndstack.text import loss, total_loss
-from ndstack.text.batches import IGNORED
+from ndstack.nn.language_model import IGNORED
 
 
 @pytest.mark.parametrize("rows", [1, 3, 256])

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ndstack.grammars import CFG
     from ndstack.languages import Language
 
-MOST_LENGTH = 20_000
-
 
 def complete_language(incomplete: str) -> list[str]:
     """Language names that begin so."""
@@ -111,13 +109,15 @@ def plain_grammar(language: "Language") -> "CFG":
 
 def parse_lengths(text: str) -> tuple[int, int]:
     """A range of lengths as typed: `40:80`, or `40` for one length."""
+    from ndstack.languages.language import LONGEST
+
     low, colon, high = text.partition(":")
     high = high if colon else low
     numbers = low.isdecimal() and high.isdecimal()
     if (numbers and len(low + high) < 100 and int(low) > int(high)) or not numbers:
         raise NdstackError(f"{text!r} is not a range of lengths; write 40:80, or 40 for one length")
-    if len(low + high) >= 100 or int(high) > MOST_LENGTH:
-        raise NdstackError(f"length {high} is more than {MOST_LENGTH:,}, the longest this command samples")
+    if len(low + high) >= 100 or int(high) > LONGEST:
+        raise NdstackError(f"length {high} is more than {LONGEST:,}, the longest this command samples")
     return int(low), int(high)
 
 

@@ -157,15 +157,16 @@ def _text(
         if corpus is not None:
             raise NdstackError(f"--corpus given, but {experiment.name} is about formal languages")
         return None, suites
-    from ndstack.experiments import natural
+    from ndstack.experiments.natural import make_example
+    from ndstack.text.launch import corpus_settings
 
     if corpus is None:
         if scale != "smoke":
             raise NdstackError(
                 f"{experiment.name} needs a corpus: --corpus FOLDER, made by ndstack text prepare"
             )
-        corpus, suites = natural.make_example(folder.folder / "example")
-    return natural.corpus_settings(corpus), suites
+        corpus, suites = make_example(folder.folder / "example")
+    return corpus_settings(corpus), suites
 
 
 def _report(folder: "SweepFolder", out: Path | None, as_json: bool) -> None:

@@ -19,7 +19,7 @@ from ndstack.cli.arguments import (
 )
 
 if TYPE_CHECKING:
-    from ndstack.training.launch import Show
+    from ndstack.training.material import Show
 
 
 def unfold(function: Callable[..., None]) -> Callable[..., None]:

@@ -76,7 +76,7 @@ def train(
     last line is the result.
     """
     from ndstack import training
-    from ndstack.training.launch import use_folder
+    from ndstack.training.material import use_folder
 
     values: dict[str, Any] = {
         "model": model,
@@ -212,7 +212,7 @@ def generate(
     from ndstack.cli.arguments import parse_word
     from ndstack.nn import beam_search, sample
     from ndstack.nn import greedy as take_best
-    from ndstack.training.launch import find_language
+    from ndstack.training.material import find_language
 
     folder = training.Run.open(run)
     model, language = folder.load(), find_language(folder.config)
@@ -239,6 +239,7 @@ def show(run: RunFolder, out: OutPictureIfGiven = None, as_json: AsJson = False)
     """Show how a run went: its curve as a table and a plot."""
     from ndstack import plotting, training
     from ndstack.training.pictures import draw_curves
+    from ndstack.training.run import best_epoch
 
     folder = training.Run.open(run)
     history, seconds = folder.metrics(), folder.seconds()
@@ -249,7 +250,7 @@ def show(run: RunFolder, out: OutPictureIfGiven = None, as_json: AsJson = False)
         print(f"{run}: no epoch is complete yet")
         return
     names = [name for name in history[0] if name != "epoch"]
-    best = min(history, key=lambda line: line["validation_cross_entropy"])["epoch"]
+    best = best_epoch(history)["epoch"]
     print_table(
         ("epoch", *(name.replace("_", " ") for name in names), "seconds"),
         [

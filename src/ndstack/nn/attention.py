@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from ndstack.errors import NdstackError
+from ndstack.nn.backbone import check_input
 from ndstack.nn.state import NetworkState
 from ndstack.stacks.base import Stack, State
 
@@ -206,14 +207,6 @@ def _mask(past: int, n: int, device: torch.device) -> Tensor | None:
     if past == 0 or n == 1:
         return None
     return torch.ones(n, past + n, dtype=torch.bool, device=device).tril(past)
-
-
-def check_input(x: Tensor, size: int, batch: int | None) -> None:
-    """Raise an error in one line unless x is [batch, n, size]; a batch of None is any."""
-    if x.dim() != 3 or x.shape[2] != size or (batch is not None and x.shape[0] != batch):
-        first = "batch" if batch is None else str(batch)
-        hint = "" if batch is None else "; the batch is that of the state"
-        raise NdstackError(f"input of shape {list(x.shape)} given, expected [{first}, length, {size}]{hint}")
 
 
 def check_dropout(rate: float) -> None:

@@ -62,9 +62,10 @@ class Backbone(torch.nn.Module, ABC):
             f"{type(self).__name__} has no output before it has read something; let it read BOS first"
         )
 
-    def _check_input(self, x: Tensor) -> None:
-        """Raise an error in one line unless `x` has the shape that `forward` takes."""
-        if x.dim() != 3 or x.shape[2] != self.input_size:
-            raise NdstackError(
-                f"input of shape {list(x.shape)} given, expected [batch, length, {self.input_size}]"
-            )
+
+def check_input(x: Tensor, size: int, batch: int | None) -> None:
+    """Raise an error in one line unless x is [batch, n, size]; a batch of None is any."""
+    if x.dim() != 3 or x.shape[2] != size or (batch is not None and x.shape[0] != batch):
+        first = "batch" if batch is None else str(batch)
+        hint = "" if batch is None else "; the batch is that of the state"
+        raise NdstackError(f"input of shape {list(x.shape)} given, expected [{first}, length, {size}]{hint}")

@@ -27,9 +27,8 @@ from ndstack.nn.attention import (
     DotProductAttention,
     StackAttention,
     check_dropout,
-    check_input,
 )
-from ndstack.nn.backbone import Backbone
+from ndstack.nn.backbone import Backbone, check_input
 from ndstack.nn.positions import sinusoidal_positions
 from ndstack.nn.state import NetworkState
 from ndstack.stacks.base import Stack, State

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ndstack import files
 from ndstack.errors import DatasetError
-from ndstack.files import real
 from ndstack.text.corpus import HEADER, SPLITS, WORDS, Corpus, Header, Part, Split, read_corpus
 from ndstack.text.lines import pieces
 from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
@@ -81,25 +79,15 @@ def prepare(
         progress: called with the number of bytes read since the last call; the training part counts
             twice if its words are counted.
     """
-    out = real(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DatasetError(f"{out} exists and is not an empty folder; choose another or remove it")
-    files = find_parts(Path(source))
+    out = files.real(out)
+    files.check_new(out)  # before all words are counted
+    parts = find_parts(Path(source))
     if vocabulary is None:
-        vocabulary = from_counts(_count(files["train"], progress), size, min_count)
+        vocabulary = from_counts(_count(parts["train"], progress), size, min_count)
     elif size is not None or min_count != 1:
         raise DatasetError("size and min_count are for words counted in the text, but a vocabulary is given")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-        try:
-            _write(draft, files, vocabulary, progress)
-            draft.chmod(0o755)
-            os.replace(draft, out)  # noqa: PTH105 - replaces an empty folder in one step
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
-    except OSError as error:
-        raise DatasetError(f"cannot write the corpus {out}: {error.strerror}") from None
+    with files.new_folder(out, "the corpus") as draft:
+        _write(draft, parts, vocabulary, progress)
     return read_corpus(out, verify=False)
 
 
@@ -118,13 +106,13 @@ def _count(path: Path, progress: Progress) -> Counter[str]:
     return counts
 
 
-def _write(folder: Path, files: dict[Part, Path], vocabulary: Vocabulary, progress: Progress) -> None:
+def _write(folder: Path, parts: dict[Part, Path], vocabulary: Vocabulary, progress: Progress) -> None:
     words = "".join(word + "\n" for word in vocabulary.words).encode()
     (folder / WORDS).write_bytes(words)
     dtype: Literal["uint16", "uint32"] = "uint16" if len(vocabulary) <= 1 << 16 else "uint32"
     splits: dict[Part, Split] = {
         part: _encode(path, folder / f"{part}.tokens", vocabulary, np.dtype(dtype), progress)
-        for part, path in files.items()
+        for part, path in parts.items()
     }
     header = Header(
         dtype=dtype,

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ndstack import files
 from ndstack.errors import DatasetError
 
 UNKNOWN = "<unk>"
@@ -99,12 +100,7 @@ def from_counts(counts: Counter[str], size: int | None = None, min_count: int = 
 
 def read_vocabulary(path: Path) -> Vocabulary:
     """A vocabulary from a file of one word a line; `<unk>` is added if it is not there, `<eos>` left out."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except OSError as error:
-        raise DatasetError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    lines = files.read_text(path, DatasetError).split("\n")
     first: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         word = line.strip()
