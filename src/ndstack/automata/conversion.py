@@ -147,9 +147,12 @@ def to_restricted(machine: CFG | PDA) -> RestrictedPDA:
     if isinstance(machine, CFG):
         return restrict_greibach(greibach(machine))
     grammar = find_grammar(machine)
-    if grammar is None:
-        return (RestrictedWPDA if machine.weighted else RestrictedPDA)((), START, frozenset())
-    return to_restricted(grammar)
+    return nothing(machine) if grammar is None else to_restricted(grammar)
+
+
+def nothing(pda: PDA) -> RestrictedPDA:
+    """A restricted PDA for the empty language, with weights if this one has some."""
+    return (RestrictedWPDA if pda.weighted else RestrictedPDA)((), START, frozenset())
 
 
 def restrict_greibach(grammar: CFG) -> RestrictedPDA:

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from ndstack import __version__
-from ndstack.errors import NdstackError
+from ndstack.errors import NdstackError, is_out_of_memory
 
 PANELS = {
     "Start here": ("demo", "explore"),
@@ -83,8 +83,6 @@ def command(*examples: str) -> Callable[[_Function], _Function]:
 
 
 INTERRUPTED = 130
-OUT_OF_MEMORY = ("can't allocate memory", "out of memory")
-"""What torch says when memory is short, on a CPU and on other devices."""
 LONGEST_ERROR = 800
 """Characters; what is longer has a file or a long argument in it."""
 
@@ -111,10 +109,12 @@ def main() -> None:
         # What reads our output, such as `head`, has had enough; typer makes that exit code 1.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except (MemoryError, OverflowError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not any(words in str(error) for words in OUT_OF_MEMORY):
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
             raise
         _fail("this needs more memory than there is; ask for something smaller")
+    except OverflowError as error:
+        _fail(f"a number given is too large ({error}); give a smaller one")
     except OSError as error:
         _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
     except (KeyboardInterrupt, typer.Abort, Interrupted) as end:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ndstack.cli.app import Interrupted, app, as_epilog
+from ndstack.cli.app import app, as_epilog
 from ndstack.cli.arguments import (
     AsJson,
     Corpus,
@@ -161,10 +161,7 @@ def train(
             raise NdstackError("expected CORPUS, --model NAME and --out FOLDER, or --resume FOLDER")
         config = launch.configure(corpus, model, hidden=hidden, window=window, depth=depth, settings=values)
         folder = out
-    try:
-        result = launch.train(folder, config, show=options.show, tensorboard=options.tensorboard)
-    except KeyboardInterrupt:
-        raise Interrupted(f"ndstack text train --resume {folder} goes on") from None
+    result = options.train(launch.train, folder, config)
     name = Run.open(folder).config.model
     if options.result_as_json:
         print(json.dumps({"run": str(folder), "model": name, **result.summary()}))

@@ -6,7 +6,7 @@ alone. A folder holds `header.json` and one string a line in `train.txt`, `valid
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,6 +20,7 @@ from ndstack.grammars.grammar import WeightedCFG, Word
 from ndstack.languages.context_free import ContextFreeLanguage
 from ndstack.languages.language import LONGEST, Language, Lengths
 from ndstack.languages.registry import get
+from ndstack.progress import Advance, unseen
 
 SPLITS = ("train", "validation", "test")
 HEADER = "header.json"
@@ -91,7 +92,7 @@ def make_dataset(
     seed: int,
     plan: Plan | None = None,
     *,
-    progress: Callable[[int], object] = lambda _: None,
+    progress: Advance = unseen,
 ) -> Dataset:
     """Draw a data set; the same language, seed and plan give the same strings.
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ndstack import files
 from ndstack.errors import first_problem
+from ndstack.progress import Advance, unseen
 from ndstack.text.scoring import Scorer, checked
 from ndstack.text.suites import SuiteError
 
@@ -81,7 +82,7 @@ def evaluate_pairs(
     scorer: Scorer,
     *,
     tokenized: bool = False,
-    progress: Callable[[int], object] = lambda _: None,
+    progress: Advance = unseen,
 ) -> PairResults:
     """Score pairs of sentences.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,13 +16,12 @@ import numpy as np
 
 from ndstack import files
 from ndstack.errors import DatasetError
+from ndstack.progress import Advance, unseen
 from ndstack.text.corpus import HEADER, SPLITS, WORDS, Corpus, Header, Part, Split, read_corpus
 from ndstack.text.lines import pieces
 from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
 
 BLOCK = 1 << 18
-
-Progress = Callable[[int], object]
 
 _NAMES: dict[str, Part] = {
     "train": "train",
@@ -66,7 +64,7 @@ def prepare(
     size: int | None = None,
     min_count: int = 1,
     vocabulary: Vocabulary | None = None,
-    progress: Progress = lambda _: None,
+    progress: Advance = unseen,
 ) -> Corpus:
     """Make a corpus of a text; all of it or nothing.
 
@@ -97,7 +95,7 @@ def work(source: str | Path, counted: bool = True) -> int:
     return sum(sizes.values()) + (sizes["train"] if counted else 0)
 
 
-def _count(path: Path, progress: Progress) -> Counter[str]:
+def _count(path: Path, progress: Advance) -> Counter[str]:
     counts: Counter[str] = Counter()
     for words, _ in pieces(path, progress):
         counts.update(words)
@@ -106,7 +104,7 @@ def _count(path: Path, progress: Progress) -> Counter[str]:
     return counts
 
 
-def _write(folder: Path, parts: dict[Part, Path], vocabulary: Vocabulary, progress: Progress) -> None:
+def _write(folder: Path, parts: dict[Part, Path], vocabulary: Vocabulary, progress: Advance) -> None:
     words = "".join(word + "\n" for word in vocabulary.words).encode()
     (folder / WORDS).write_bytes(words)
     dtype: Literal["uint16", "uint32"] = "uint16" if len(vocabulary) <= 1 << 16 else "uint32"
@@ -128,7 +126,7 @@ def _encode(
     target: Path,
     vocabulary: Vocabulary,
     dtype: np.dtype[Any],
-    progress: Progress,
+    progress: Advance,
 ) -> Split:
     """Write the tokens of one part."""
     indices, unknown, end = vocabulary.indices, vocabulary.indices[UNKNOWN], vocabulary.indices[END]

@@ -9,7 +9,7 @@ lengths, shuffled in each epoch. The loss is the mean over the tokens of a step.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from torch import Tensor
 
@@ -17,12 +17,11 @@ from ndstack.errors import NdstackError
 from ndstack.nn import LanguageModel, carried
 from ndstack.nn.evaluating import evaluating
 from ndstack.nn.state import NetworkState
+from ndstack.progress import Advance, unseen
 from ndstack.text.batches import Batch, Sentences, Stream
 from ndstack.text.corpus import Corpus, Tokens
 from ndstack.text.loss import total_loss
 from ndstack.training.task import Loss, Nats, Order, Share
-
-Progress = Callable[[int], object]
 
 
 class TextTask:
@@ -112,7 +111,7 @@ def total_nats(
     model: LanguageModel,
     part: Stream | Sentences,
     share: Share | None = None,
-    progress: Progress = lambda _: None,
+    progress: Advance = unseen,
 ) -> Nats:
     """The total of -log p, without dropout, over this process's share.
 
