@@ -1,6 +1,7 @@
 """Files and folders that appear in one move, and folders that one process at a time may write to."""
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -27,6 +28,8 @@ def replace(path: Path, content: bytes) -> None:
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(content)
+        elif real(path).is_symlink():  # links in a circle lead nowhere
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         else:
             _replace(real(path), content)
     except OSError as error:

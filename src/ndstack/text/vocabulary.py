@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from ndstack import files
@@ -111,5 +111,6 @@ def read_vocabulary(path: Path) -> Vocabulary:
         if word in first:
             raise DatasetError(f"{path}, line {number}: {word!r} is in line {first[word]} already")
         first[word] = number
-    words: Sequence[str] = list(first)
-    return Vocabulary((*words, *(() if UNKNOWN in first else (UNKNOWN,))))
+    if not first.keys() - {UNKNOWN}:
+        raise DatasetError(f"{path} has no words; expected one a line")
+    return Vocabulary((*first, *(() if UNKNOWN in first else (UNKNOWN,))))

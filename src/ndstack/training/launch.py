@@ -69,6 +69,7 @@ def train(
                 f"the model of {folder} was made in Python; call training.fit with the same model and folder"
             )
     else:
+        Run.check_new(folder)
         config = settle(config)
         if config.corpus is None:
             check(config)

@@ -21,6 +21,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,7 @@ class Run:
         folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if any(entry.name != files.LOCK for entry in folder.iterdir()):
-                hint = f"{cls.open(folder).resuming} goes on with it; or " if is_run(folder) else ""
-                raise TrainingError(f"{folder} is not empty: {hint}choose another folder")
+            cls.check_new(folder)
             (folder / STATE).parent.mkdir()
             run = cls(folder, config)
             run.replace(ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
@@ -66,6 +65,13 @@ class Run:
         except OSError as error:
             raise TrainingError(f"cannot make a run in {folder}: {error.strerror or error}") from None
         return run
+
+    @classmethod
+    def check_new(cls, folder: Path) -> None:
+        """Raise an error in one line if a folder has something in it, so that no run can begin there."""
+        if folder.is_dir() and any(entry.name != files.LOCK for entry in folder.iterdir()):
+            hint = f"{cls.open(folder).resuming} goes on with it; or " if is_run(folder) else ""
+            raise TrainingError(f"{folder} is not empty: {hint}choose another folder")
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
@@ -203,7 +209,6 @@ def is_run(folder: str | Path) -> bool:
 
 def environment() -> dict[str, Any]:
     """Versions and machine."""
-    import numba
     import torch
 
     from ndstack import __version__
@@ -212,7 +217,7 @@ def environment() -> dict[str, Any]:
         "ndstack": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "numba": numba.__version__,
+        "numba": version("numba"),
         "platform": platform.platform(),
         "cores": cores(),
     }
