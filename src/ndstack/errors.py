@@ -55,7 +55,8 @@ def first_problem(error: ValidationError) -> str:
     """The first thing that is wrong with data that was read, in one line that names the place."""
     detail = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in detail["loc"])
-    return " ".join(f"{place}: {detail['msg']}".removeprefix(": ").split())
+    message = "there is no such name" if detail["type"] == "extra_forbidden" else detail["msg"]
+    return " ".join(f"{place}: {message}".removeprefix(": ").split())
 
 
 def is_out_of_memory(error: BaseException) -> bool:

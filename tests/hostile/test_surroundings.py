@@ -1,5 +1,6 @@
-"""Wrong, odd and damaged input for every command: one line, exit code 2, and nothing left behind."""
+"""Odd names, odd locales, closed streams, full disks, two at once."""
 
+import json
 import os
 import resource
 import subprocess
@@ -8,110 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from ndstack import files
+from ndstack.errors import DatasetError
+from tests.hostile.bad import GRAMMAR, SMALL, refused
 from tests.test_cli import ndstack
-
-GRAMMAR = "S -> 'a' S 'b' [0.5] | 'c' [0.5]\n"
-FILES = {
-    "empty": b"",
-    "bytes": bytes(range(256)) * 8,
-    "nul": b"S -> 'a'\0 S\0\0",
-    "latin": "S -> 'é'\n".encode("latin-1"),
-    "utf-16": GRAMMAR.encode("utf-16"),
-    "lists": b"[" * 100_000,
-    "objects": b'{"a":' * 50_000,
-    "tables": b"a = " + b"[" * 20_000,
-    "number": b"1" * 6000,
-    "escape": b"\x1b[31mS",
-}
-PLACES = ("missing", "folder", "dangling", "loop", "new\nline")
-TAKERS = [
-    ("grammar", "?"),
-    ("sample", "--grammar", "?"),
-    ("probability", "--grammar", "?", "a"),
-    ("recognize", "--grammar", "?", "a"),
-    ("automaton", "--grammar", "?", "a"),
-    ("dataset", "--grammar", "?", "--out", "made"),
-    ("train", "--grammar", "?", "--model", "lstm", "--out", "made"),
-    ("train", "--data", "?", "--model", "lstm", "--out", "made"),
-    ("train", "--resume", "?"),
-    ("evaluate", "?"),
-    ("generate", "?"),
-    ("show", "?"),
-    ("compare", "?"),
-    ("text", "train", "?", "--model", "lstm", "--out", "made"),
-    ("text", "train", "--resume", "?"),
-    ("text", "evaluate", "?"),
-    ("text", "generate", "?"),
-    ("text", "surprisal", "?", "the"),
-    ("text", "sg", "?", "?"),
-    ("text", "pairs", "?", "?"),
-    ("parse", "?", "ab"),
-    ("draw", "?", "ab", "--out", "made.svg"),
-    ("sweep", "?", "--out", "made"),
-    ("report", "?"),
-    ("explore", "?", "--no-browser"),
-]
-
-
-@pytest.fixture(scope="module")
-def odd(tmp_path_factory):
-    """A folder of files that nothing can be made of."""
-    folder = tmp_path_factory.mktemp("odd")
-    for name, content in FILES.items():
-        (folder / name).write_bytes(content)
-    (folder / "folder").mkdir()
-    (folder / "dangling").symlink_to("nowhere")
-    (folder / "loop").symlink_to("loop")
-    return folder
-
-
-def refused(*arguments, cwd):
-    """The error of a command, which is one short line and all that happens."""
-    before = sorted(cwd.iterdir())
-    result = ndstack(*arguments, cwd=cwd)
-    assert result.returncode == 2, (arguments, result)
-    assert result.stderr.startswith("ndstack: error: "), (arguments, result.stderr[:300])
-    assert len(result.stderr) < 1000, arguments
-    assert result.stderr[:-1].isprintable(), arguments
-    assert sorted(cwd.iterdir()) == before, arguments
-    return result.stderr
-
-
-@pytest.mark.parametrize("command", TAKERS, ids=lambda command: " ".join(command))
-def test_files_that_are_something_else(command, odd):
-    for name in (*FILES, *PLACES):
-        refused(*(name if part == "?" else part for part in command), cwd=odd)
-
-
-SMALL = ("--model", "lstm", "--out", "made", "--lengths", "4:6", "--train", "10", "--max-epochs", "1")
-NUMBERS = [
-    (("sample", "dyck"), "--count", "-1 nan 1.5 x 9e9"),
-    (("sample", "dyck"), "--seed", "-1 nan x"),
-    (("sample", "dyck"), "--lengths", "-1 : 5:4 1:2:3 ² nan 99999999999999999999 " + "1" * 5000),
-    (("dataset", "dyck", "--out", "made"), "--batch-size", "0 -1 nan"),
-    (("train", "dyck", *SMALL), "--learning-rate", "0 -1 nan inf -inf x"),
-    (("train", "dyck", *SMALL), "--processes", "0 -1 x"),
-    (("train", "dyck", *SMALL), "--threads", "0 -1 x"),
-    (("train", "dyck", *SMALL), "--max-epochs", "0 -1 1e9"),
-    (("train", "dyck", *SMALL), "--seed", "-1 x 1e3"),
-    (("train", "dyck", *SMALL), "--train", "-1 0 x"),
-    (("train", "dyck", *SMALL), "--model", "rns rns-0-3 rns--1-3 sup-0 tf+ lstm-5 é rns-2-" + "9" * 5000),
-    (("train", "dyck", *SMALL), "--set", "training.clip=nan training.decay=nan training=3 a=b = ...=1 "
-     "options.hidden=0 data.lengths=[9,4] data.lengths=[5] training.checkpoint_seconds=nan model=3"),
-    (("sample",), "", "dyck(k=0) dyck(k=-1) dyck(k=1e9) dyck( DYCK count-3(k=2) ../x"),
-    (("sample",), "", f"dyck(k={'9' * 5000})"),
-    (("text", "example", "--out", "made"), "--sentences", "-1 0 x"),
-    (("reproduce", "cfls", "--out", "made"), "--scale", "x"),
-    (("reproduce", "cfls", "--out", "made"), "--workers", "-1 x"),
-    (("explore",), "--port", "-1 99999 x"),
-    (("bench",), "", "x"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("command, option, values", NUMBERS)
-def test_numbers_and_names_out_of_range(command, option, values, tmp_path):
-    for value in values.split():
-        refused(*command, f"{option}={value}" if option else value, cwd=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -169,3 +70,109 @@ def test_nowhere_to_write(tmp_path):
     failed = process("dataset", "marked-copy", "--out", "made", cwd=tmp_path, preexec_fn=no_large_files)
     assert (failed.returncode, failed.stderr.count(b"\n")) == (2, 1), failed.stderr
     assert not list(tmp_path.iterdir())
+
+
+SEVERAL = """
+import json, os, sys
+from ndstack.cli import main
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["ndstack", *(os.fsdecode(word.encode()) for word in words)]  # as from a shell
+    try:
+        main()
+    except SystemExit as end:
+        print("CODE", end.code, flush=True)
+"""
+
+
+@pytest.mark.parametrize("locale", ["C", "de_DE.ISO-8859-1"])
+def test_main_commands_without_a_terminal_or_utf_8_and_with_spaces_in_all_names(locale, tmp_path, good):
+    """In one process, since each would take seconds to begin."""
+    name = "é b"
+    (tmp_path / f"{name}.cfg").write_text(GRAMMAR)
+    run, text, corpus, text_run = (f"{name} {part}" for part in ("run", "text", "corpus", "text run"))
+    commands = [
+        ["grammar", f"{name}.cfg", "--to", "greibach"],
+        ["sample", "--grammar", f"{name}.cfg", "--lengths", "3"],
+        ["dataset", "--grammar", f"{name}.cfg", "--lengths", "3:5", "--train", "4", "--out", f"{name} data"],
+        ["train", "dyck", *SMALL.split(), "--out", run],
+        ["train", "--resume", run],
+        ["evaluate", run, "--out", f"{name}.png"],
+        ["show", run],
+        ["compare", run, run],
+        ["generate", run, "--count", "2"],
+        ["text", "example", "--sentences", "10", "--out", text],
+        ["text", "prepare", text, "--out", corpus],
+        ["text", "train", corpus, "--model", "lstm", "--hidden", "4", "--max-epochs", "1", "--out", text_run],
+        ["text", "evaluate", text_run],
+        ["text", "generate", text_run, "--count", "2"],
+        ["text", "surprisal", text_run, "the naïve pilot", "--out", f"{name} bits.svg"],
+        ["text", "sg", text_run, f"{text}/suites"],
+        ["text", "pairs", text_run, f"{text}/pairs.jsonl"],
+        ["report", str(good["sweep"]), "--out", f"{name} report"],
+    ]
+    environment = os.environ | {"LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    environment.pop("TERM", None)
+    done = subprocess.run(
+        [sys.executable, "-c", SEVERAL, json.dumps(commands)],
+        capture_output=True,
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        timeout=300,
+    )
+    codes = [line for line in done.stdout.splitlines() if line.startswith(b"CODE")]
+    assert codes == [b"CODE 0"] * len(commands), done.stderr[-2000:]
+    made = {os.fsencode(path.name) for path in tmp_path.iterdir()}
+    assert made >= {f"é b{end}".encode() for end in (".png", " run", " corpus", " bits.svg", " report")}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [f"train dyck {SMALL} --out busy", "text train {corpus} --model lstm --hidden 4 --out busy"],
+)
+def test_a_folder_that_another_process_begins_to_write_to(line, tmp_path, good):
+    (tmp_path / "busy").mkdir()
+    with files.locked(tmp_path / "busy"):
+        error = refused(*(word.format_map(good) for word in line.split()), cwd=tmp_path)
+    assert f"is in use by process {os.getpid()}" in error
+
+
+def test_a_sweep_or_run_that_is_at_work_elsewhere(tmp_path, good):
+    sweep = (
+        "sweep",
+        good["experiment"],
+        "--corpus",
+        good["corpus"],
+        "--workers",
+        "0",
+        "--out",
+        good["sweep"],
+    )
+    for folder, words in (("sweep", sweep), ("run", ("train", "--resume", good["run"], "--max-epochs", "9"))):
+        with files.locked(good[folder]):
+            assert f"is in use by process {os.getpid()}" in refused(*words, cwd=tmp_path)
+
+
+def test_of_two_that_make_the_same_folder_one_wins_and_all_of_it_is_there(tmp_path):
+    def make(name, meanwhile=lambda: None):
+        with files.new_folder(tmp_path / "same", "the text") as draft:
+            (draft / name).write_text(name)
+            meanwhile()
+
+    with pytest.raises(DatasetError, match=r"cannot write the text .*same: Directory not empty"):
+        make("slow", meanwhile=lambda: make("quick"))
+    assert [path.name for path in tmp_path.iterdir()] == ["same"]
+    assert [path.name for path in (tmp_path / "same").iterdir()] == ["quick"]
+
+
+def test_two_commands_at_once(tmp_path):
+    sizes = ("--train", "200", "--validation", "10", "--test-per-length", "1", "--lengths", "40:44")
+    command = [sys.executable, "-m", "ndstack", "dataset", "dyck", *sizes, "--out", "same"]
+    both = [subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE) for _ in range(2)]
+    errors = [one.communicate(timeout=300)[1] for one in both]
+    codes = sorted(one.returncode for one in both)
+    assert codes == [0, 2], errors
+    assert sum(error.count(b"\n") for error in errors) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["same"]
+    assert len((tmp_path / "same" / "train.txt").read_text().splitlines()) == 200

@@ -100,9 +100,12 @@ def main() -> None:
     try:
         code = app(sys.argv[1:] or ["--help"], prog_name="ndstack", standalone_mode=False)
         sys.stdout.flush()
-    except (NdstackError, TyperException) as error:
-        message = error.format_message() if isinstance(error, TyperException) else str(error)
-        _fail(" ".join(message.split()))
+    except (KeyboardInterrupt, typer.Abort, Interrupted) as end:  # before RuntimeError, which Abort is
+        _interrupted(str(end))
+    except NdstackError as error:
+        _fail(str(error))
+    except TyperException as error:
+        _fail_to_parse(error)
     except (BrokenPipeError, SystemExit) as end:
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
             raise
@@ -117,8 +120,6 @@ def main() -> None:
         _fail(f"a number given is too large ({error}); give a smaller one")
     except OSError as error:
         _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
-    except (KeyboardInterrupt, typer.Abort, Interrupted) as end:
-        _interrupted(str(end))
     if code == INTERRUPTED:  # so typer reports Ctrl-C
         _interrupted()
     sys.exit(code if isinstance(code, int) else 0)
@@ -134,7 +135,18 @@ def _interrupted(advice: str = "") -> None:
     sys.exit(INTERRUPTED)
 
 
+def _fail_to_parse(error: TyperException) -> None:
+    """Say which words of the command line were wrong, and where the right ones stand."""
+    message, context = error.format_message(), getattr(error, "ctx", None)
+    if not message:  # a group of commands without one of them: its help has been shown
+        sys.exit(0)
+    if context is not None and not message.endswith("?"):
+        message = f"{message.rstrip('.')}; see {context.command_path} --help"
+    _fail(message)
+
+
 def _fail(message: str) -> None:
+    message = " ".join(message.split())
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
     if len(shown) > LONGEST_ERROR:
         shown = f"{shown[: LONGEST_ERROR // 2]} [...] {shown[-LONGEST_ERROR // 2 :]}"

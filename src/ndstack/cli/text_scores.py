@@ -30,8 +30,8 @@ def surprisal(
 ) -> None:
     """Show how surprising each word of a sentence is to the best model of a run, in bits.
 
-    Each sentence is read on its own, after <eos>. Words that the model does not know are read as <unk> and
-    marked with a star.
+    Each sentence is read on its own, after `<eos>`. Words that the model does not know are read as `<unk>`
+    and marked with a star.
     """
     from ndstack import plotting
     from ndstack.text.lines import sentences_of

@@ -6,6 +6,7 @@ The defaults are the recipe of sections 5.8 and 6.2: Adam, gradients clipped at 
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -131,7 +132,20 @@ class RunConfig(Settings):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            raise TrainingError(f"{source}: {first_problem(error)}") from None
+            raise TrainingError(f"{source}: {first_problem(error)}{_near(error)}") from None
+
+
+def _near(error: ValidationError) -> str:
+    """If a name is unknown, those that it may have been meant to be."""
+    detail = error.errors()[0]
+    if detail["type"] != "extra_forbidden":
+        return ""
+    *tables, name = detail["loc"]
+    known: Any = RunConfig(language="", model=None, corpus=CorpusConfig(folder="")).model_dump()
+    for table in tables:
+        known = known[table]
+    near = difflib.get_close_matches(str(name), known, n=1)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
 
 
 def read_toml(path: Path) -> dict[str, Any]:
