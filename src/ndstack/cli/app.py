@@ -118,6 +118,9 @@ def main() -> None:
         _fail("this needs more memory than there is; ask for something smaller")
     except OverflowError as error:
         _fail(f"a number given is too large ({error}); give a smaller one")
+    except UnicodeEncodeError as error:  # a name of a file in a locale that does not have its letters
+        name = error.object[:100]
+        _fail(f"{name!r} cannot be written as {error.encoding}; choose another name, or LC_ALL=C.UTF-8")
     except OSError as error:
         _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
     if code == INTERRUPTED:  # so typer reports Ctrl-C

@@ -1,8 +1,9 @@
 """Arguments that several commands share: one name, one meaning, one wording."""
 
+import os
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,6 +12,17 @@ from ndstack.errors import NdstackError
 if TYPE_CHECKING:
     from ndstack.grammars import CFG
     from ndstack.languages import Language
+
+
+def as_text(given: Any) -> Any:
+    """Words as typed, also where the locale is not UTF-8; names of files keep their bytes, text does not."""
+    if isinstance(given, list):
+        return [as_text(word) for word in given]
+    try:
+        os.fsdecode(given or "").encode()
+    except UnicodeEncodeError:
+        return os.fsencode(given).decode("utf-8", "replace")
+    return given
 
 
 def complete_language(incomplete: str) -> list[str]:
@@ -79,7 +91,7 @@ Split = Annotated[
 
 # Of commands that make strings.
 Count = Annotated[int, typer.Option("--count", min=1, help="How many strings.")]
-Prefix = Annotated[str, typer.Option("--prefix", help="What they begin with.")]
+Prefix = Annotated[str, typer.Option("--prefix", help="What they begin with.", callback=as_text)]
 _LONGEST = typer.Option("--max-length", min=1, help="Cut off after so many symbols.")
 MaxLength = Annotated[int, _LONGEST]
 MaxLengthIfGiven = Annotated[int | None, _LONGEST]

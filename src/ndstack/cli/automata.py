@@ -11,6 +11,7 @@ from ndstack.cli.arguments import (
     AsJson,
     GrammarFile,
     OutSvg,
+    as_text,
     complete_language,
     find_language,
     parse_word,
@@ -32,7 +33,10 @@ def recognize(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="[LANGUAGE] STRING", help="Strings to read.", autocompletion=complete_language
+            metavar="[LANGUAGE] STRING",
+            help="Strings to read.",
+            autocompletion=complete_language,
+            callback=as_text,
         ),
     ],
     grammar: Annotated[
@@ -69,7 +73,10 @@ def automaton(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="[LANGUAGE] STRING", help="A string to read.", autocompletion=complete_language
+            metavar="[LANGUAGE] STRING",
+            help="A string to read.",
+            autocompletion=complete_language,
+            callback=as_text,
         ),
     ],
     grammar: GrammarFile = None,

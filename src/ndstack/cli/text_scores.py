@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from ndstack.cli.app import as_epilog
-from ndstack.cli.arguments import AsJson, OutPictureIfGiven
+from ndstack.cli.arguments import AsJson, OutPictureIfGiven, as_text
 from ndstack.cli.output import print_table
 from ndstack.cli.text import RunFolder, open_run, text
 from ndstack.errors import NdstackError
@@ -22,7 +22,7 @@ from ndstack.errors import NdstackError
 def surprisal(
     run: RunFolder,
     sentences: Annotated[
-        list[str] | None, typer.Argument(metavar="SENTENCE", help="Words with spaces.")
+        list[str] | None, typer.Argument(metavar="SENTENCE", help="Words with spaces.", callback=as_text)
     ] = None,
     file: Annotated[Path | None, typer.Option(metavar="FILE", help="A sentence a line.")] = None,
     out: OutPictureIfGiven = None,
