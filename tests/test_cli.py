@@ -273,6 +273,7 @@ def test_a_folder_that_is_there_is_refused_before_anything_is_sampled(tmp_path):
         (("grammar", "nowhere.cfg", "--to", "chomsky"), "'chomsky' is not one of"),
         (("grammar", "nowhere.cfg"), "cannot read the grammar file"),
         (("dataset", "dyck", "--lengths", "41", "--out", "d"), "dyck has no strings of lengths 41..41"),
+        (("reproduce", "cfls", "--suites", ".", "--out", "d"), "--suites given, but cfls is about formal"),
         (("frobnicate",), "No such command"),
         (("sample", "--frobnicate"), "No such option"),
     ],
