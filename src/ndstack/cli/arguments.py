@@ -46,6 +46,13 @@ def complete_experiment(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
+def strings(about: str) -> Any:
+    """The argument of commands that take a language, or a grammar instead, and strings."""
+    return typer.Argument(
+        metavar="[LANGUAGE] STRING", help=about, autocompletion=complete_language, callback=as_text
+    )
+
+
 LanguageName = Annotated[
     str | None,
     typer.Argument(

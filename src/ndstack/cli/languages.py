@@ -16,12 +16,11 @@ from ndstack.cli.arguments import (
     Lengths,
     OutFolder,
     Seed,
-    as_text,
-    complete_language,
     find_language,
     non_empty_lengths,
     parse_lengths,
     parse_word,
+    strings,
 )
 from ndstack.cli.output import print_table
 from ndstack.errors import NdstackError
@@ -98,15 +97,7 @@ def sample(
     "ndstack probability --grammar my.cfg 'the cat sleeps'",
 )
 def probability(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[LANGUAGE] STRING",
-            help="Symbols longer than a character: spaced, or tabbed.",
-            autocompletion=complete_language,
-            callback=as_text,
-        ),
-    ],
+    words: Annotated[list[str], strings("Symbols longer than a character: spaced, or tabbed.")],
     grammar: GrammarFile = None,
     as_json: AsJson = False,
 ) -> None:

@@ -20,6 +20,7 @@ from ndstack.errors import NdstackError
 from ndstack.nn.backbone import check_input
 from ndstack.nn.state import NetworkState
 from ndstack.stacks.base import Stack, State
+from ndstack.stacks.state import Device
 
 StateT = TypeVar("StateT")
 
@@ -29,13 +30,7 @@ class Attention(torch.nn.Module, ABC, Generic[StateT]):
 
     d_model: int
 
-    def start(
-        self,
-        batch_size: int,
-        *,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> StateT:
+    def start(self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None) -> StateT:
         """What is carried before the first input.
 
         Args:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.nn.state import NetworkState
+from ndstack.stacks.state import Device
 
 
 class Backbone(torch.nn.Module, ABC):
@@ -30,12 +31,7 @@ class Backbone(torch.nn.Module, ABC):
     needs_bos: ClassVar[bool] = False
 
     @abstractmethod
-    def start(
-        self,
-        batch_size: int,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> NetworkState:
+    def start(self, batch_size: int, dtype: torch.dtype | None = None, device: Device = None) -> NetworkState:
         """The networks before they have read anything.
 
         Args:

@@ -23,6 +23,7 @@ from ndstack.nn.backbone import Backbone, check_input
 from ndstack.nn.controllers import ControllerKind, Memory, make_controller
 from ndstack.nn.state import NetworkState
 from ndstack.stacks import LSTMWeights, Stack, State
+from ndstack.stacks.state import Device
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -103,12 +104,7 @@ class StackRNN(Backbone):
         names = ("input_size", "hidden_size", "push_hidden", "reading_layers", "output_reading")
         return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
-    def start(
-        self,
-        batch_size: int,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> RNNState:
+    def start(self, batch_size: int, dtype: torch.dtype | None = None, device: Device = None) -> RNNState:
         """Hidden states and memory cells of zeros, and fresh stacks."""
         like = self.controller.weight_hh_l0
         assert isinstance(like, Tensor)
