@@ -16,7 +16,7 @@ FILES = {
     "number": b"1" * 6000,
     "digits": b"seed = " + b"1" * 6000,
     "escape": b"\x1b[31mS",
-    "large": b"x" * 1_000_000,
+    "large": b"x" * 300_000,
 }
 PLACES = ("missing", "folder", "dangling", "loop", "/dev/null", "new\nline", "x" * 5000)
 TEXT = {"nul", "lists", "objects", "tables", "number", "digits", "escape", "large"}
