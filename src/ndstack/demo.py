@@ -34,11 +34,11 @@ def _settings(
             "test_lengths": (lengths[0], test),
             "test_per_length": per_length,
         },
-        "training": {"learning_rate": 0.02, "max_epochs": epochs, "threads": 2},
+        "training": {"learning_rate": 0.01, "max_epochs": epochs, "threads": 2},
     }
 
 
-SETTINGS = _settings((20, 40), test=60, train=4_000, per_length=20, epochs=10)
+SETTINGS = _settings((10, 30), test=40, train=4_000, per_length=20, epochs=10)
 QUICK = _settings((3, 9), test=11, train=400, per_length=5, epochs=3)
 
 
