@@ -97,6 +97,7 @@ def test_steps_without_derivatives_cut_the_chain() -> None:
     assert close(ours[1], grad(weighted(cut), last)[0])
 
 
+@pytest.mark.compiled
 def test_a_chain_outgrows_its_memory() -> None:
     actions = logits(300, batch=1)
     readings, state = stepped(actions)
@@ -108,6 +109,7 @@ def test_a_chain_outgrows_its_memory() -> None:
     assert close(grad(weighted(readings), actions)[0], grad(weighted(whole), actions)[0])
 
 
+@pytest.mark.compiled
 def test_a_state_that_grew_has_other_successors_too() -> None:
     """The first successor moved to larger memory; the second must not take its place in the chain."""
     steps = 128

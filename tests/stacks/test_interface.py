@@ -503,6 +503,7 @@ def test_several_stacks_read_what_each_reads() -> None:
     assert torch.equal(readings, torch.cat([first, second, third], -1))
 
 
+@pytest.mark.compiled
 def test_importing_compiles_nothing() -> None:
     program = "import sys, ndstack.functional, ndstack.stacks; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -90,6 +90,7 @@ def test_scan_computes_the_model(options: dict[str, Any]) -> None:
         assert torch.allclose(ours, theirs, atol=1e-10)
 
 
+@pytest.mark.compiled
 @every_model
 @pytest.mark.parametrize("chunks", [[1] * 41, [20, 1, 20], [1, 39, 1]], ids=["steps", "three", "ends"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])
