@@ -33,6 +33,7 @@ def test_two_nodes_share_a_sweep_and_one_is_killed(small, tmp_path):
         "RAY_health_check_period_ms": "500",
         "RAY_ENABLE_METRICS_COLLECTION": "0",
         "OMP_NUM_THREADS": "1",
+        "COVERAGE_PROCESS_CONFIG": "",  # Ray has many processes, and would be too slow if they were measured
     }
     script = Path(__file__).with_name("two_nodes.py")
     done = subprocess.run(

@@ -166,7 +166,10 @@ def test_damage_is_noticed(corpus, damage):
         (corpus.folder / {"no vocabulary": "vocabulary.txt", "no tokens": "train.tokens"}[damage]).unlink()
     else:
         (corpus.folder / "header.json").write_text("{}")
-    with pytest.raises(DatasetError, match=r"bytes|checksum|index 200|header|cannot read .*(vocabulary\.txt|train\.tokens): No such file"):
+    with pytest.raises(
+        DatasetError,
+        match=r"bytes|checksum|index 200|header|cannot read .*(vocabulary\.txt|train\.tokens): No such file",
+    ):
         read_corpus(corpus.folder)
 
 
