@@ -31,6 +31,7 @@ import numpy as np
 from ndstack.kernels.cpu_blocks import combine, distribute, dots
 from ndstack.kernels.cpu_forward import find_kept, first_of, pop_weights
 from ndstack.kernels.cpu_simd import kernel, lanes
+from ndstack.kernels.exponential_numba import exp_each
 
 
 class Adjoint(NamedTuple):
@@ -204,16 +205,20 @@ def weights_again(shape, past, t, push, replace, pop, work):
     K = Q * S
     room = pop_weights(shape, past, t, pop, work)
     find_kept(shape, past, t, work, room)
-    for b in range(K):
-        total = past.log_total[t, b]
-        alive = total > -math.inf
-        uncovers = work.uncovered[b] > 0  # else it is no part of the total, and may exceed it by far
-        work.epop[b] = math.exp(work.best_pop[b // S] - total) if alive and uncovers else 0.0
-        for d in range(K):
-            before = past.log_alpha[t - 1, d] - total
-            work.wpush[d, b] = math.exp(before + push[d * K + b]) if alive else 0.0
-            used = alive and work.kept[d] > 0
-            work.wreplace[d, b] = math.exp(before + replace[d * K + b]) if used else 0.0
+    wpush, wreplace, epop = work.wpush, work.wreplace, work.epop
+    before, total = past.log_alpha[t - 1], past.log_total[t]
+    for b in range(K):  # a pop that uncovers nothing is no part of the total, and may exceed it by far
+        alive = total[b] > -math.inf
+        epop[b] = work.best_pop[b // S] - total[b] if alive and work.uncovered[b] > 0 else -math.inf
+        work.tops[b] = total[b] if alive else math.inf
+    for d in range(K):
+        kept = work.kept[d] > 0
+        for b in range(K):
+            wpush[d, b] = before[d] + push[d * K + b] - work.tops[b]
+            wreplace[d, b] = before[d] + replace[d * K + b] - work.tops[b] if kept else -math.inf
+    exp_each(epop)
+    exp_each(wpush.reshape(K * K))
+    exp_each(wreplace.reshape(K * K))
     return room
 
 

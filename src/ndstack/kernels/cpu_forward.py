@@ -30,6 +30,7 @@ import numpy as np
 from ndstack.kernels.cpu_blocks import combine
 from ndstack.kernels.cpu_loss import find_floors, log_sum, lost_mass, nothing_lost
 from ndstack.kernels.cpu_simd import inlined, kernel, lanes
+from ndstack.kernels.exponential_numba import exp_each
 
 
 class Shape(NamedTuple):
@@ -71,9 +72,11 @@ class Work(NamedTuple):
     wreplace: np.ndarray  # [K, K]
     best_pop: np.ndarray  # [Q]
     wpop: np.ndarray  # [K * Q]
+    exponents: np.ndarray  # [K * Q]
     epop: np.ndarray  # [K]
     kept: np.ndarray  # [K]
     uncovered: np.ndarray  # [K]
+    tops: np.ndarray  # [K]
     popped: np.ndarray  # [Q * length], A
     off: np.ndarray
     weights: np.ndarray
@@ -94,6 +97,8 @@ def room(shape, times, like):
         np.zeros((K, K)),
         np.zeros(Q),
         np.zeros(K * Q, like.dtype),
+        np.zeros(K * Q),
+        np.zeros(K),
         np.zeros(K),
         np.zeros(K),
         np.zeros(K),
@@ -153,9 +158,11 @@ def pop_weights(shape, past, t, pop, work):
         for d in range(K):
             best = max(best, past.log_alpha[t - 1, d] + pop[d * Q + r])
         work.best_pop[r] = best
+        top = best if best > -math.inf else 0.0
         for d in range(K):
-            x = past.log_alpha[t - 1, d] + pop[d * Q + r] - best
-            work.wpop[d * Q + r] = math.exp(x) if best > -math.inf else 0.0
+            work.exponents[d * Q + r] = past.log_alpha[t - 1, d] + pop[d * Q + r] - top
+    exp_each(work.exponents)
+    work.wpop[:] = work.exponents
     length = (t - 1 - low) * K
     room = work.popped.shape[0] // Q
     for d in range(K):
@@ -173,34 +180,43 @@ def totals(shape, past, t, push, replace, work):
     """log alpha[t], normalised and not, and the weights of push, replace and pop."""
     K = shape.states * shape.symbols
     wpush, wreplace, epop, share = work.wpush, work.wreplace, work.epop, work.kept
-    before, after = past.log_alpha[t - 1], past.log_total[t]
+    before, best = past.log_alpha[t - 1], past.log_total[t]
     for b in range(K):
-        mass, top = work.uncovered[b], work.best_pop[b // shape.symbols]
-        best = top + math.log(mass) if mass > 0 else -math.inf
-        for d in range(K):
-            best = max(best, before[d] + push[d * K + b])
-            if share[d] > 0:
-                best = max(best, before[d] + replace[d * K + b])
-        after[b] = best
-        if best == -math.inf:
-            wpush[:, b] = 0.0
-            wreplace[:, b] = 0.0
-            epop[b] = 0.0
-            continue
-        epop[b] = math.exp(top - best) if mass > 0 else 0.0
-        total = epop[b] * mass
-        for d in range(K):
-            wpush[d, b] = math.exp(before[d] + push[d * K + b] - best)
-            x = before[d] + replace[d * K + b] - best
-            wreplace[d, b] = math.exp(x) if share[d] > 0 else 0.0
-            total += wpush[d, b] + wreplace[d, b] * share[d]
-        after[b] += math.log(total)
-        epop[b] /= total
-        for d in range(K):
-            wpush[d, b] /= total
-            wreplace[d, b] /= total
-    norm = log_sum(after)
-    past.log_alpha[t] = after - (norm if norm > -math.inf else 0.0)
+        mass = work.uncovered[b]
+        epop[b] = work.best_pop[b // shape.symbols] if mass > 0 else -math.inf
+        best[b] = epop[b] + math.log(mass) if mass > 0 else -math.inf
+    for d in range(K):
+        for b in range(K):
+            wpush[d, b] = before[d] + push[d * K + b]
+            wreplace[d, b] = before[d] + replace[d * K + b] if share[d] > 0 else -math.inf
+            best[b] = max(best[b], max(wpush[d, b], wreplace[d, b]))
+    top = work.tops
+    for b in range(K):
+        top[b] = best[b] if best[b] > -math.inf else 0.0
+        epop[b] -= top[b]
+    for d in range(K):
+        for b in range(K):
+            wpush[d, b] -= top[b]
+            wreplace[d, b] -= top[b]
+    exp_each(epop)
+    exp_each(wpush.reshape(K * K))
+    exp_each(wreplace.reshape(K * K))
+    total = top
+    for b in range(K):
+        total[b] = epop[b] * work.uncovered[b]
+    for d in range(K):
+        for b in range(K):
+            total[b] += wpush[d, b] + wreplace[d, b] * share[d]
+    for b in range(K):
+        best[b] += math.log(total[b]) if best[b] > -math.inf else 0.0
+        total[b] = 1 / total[b] if total[b] > 0 else 0.0
+        epop[b] *= total[b]
+    for d in range(K):
+        for b in range(K):
+            wpush[d, b] *= total[b]
+            wreplace[d, b] *= total[b]
+    norm = log_sum(best)
+    past.log_alpha[t] = best - (norm if norm > -math.inf else 0.0)
     return norm
 
 

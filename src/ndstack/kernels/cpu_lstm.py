@@ -19,9 +19,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ndstack.kernels.cpu_backward import Adjoint, make_later, retreat
-from ndstack.kernels.cpu_forward import advance, attend, begin, first_of, room
-from ndstack.kernels.cpu_scan import past_of, reading_gradient, split
+from ndstack.kernels.cpu_forward import advance, begin, room
+from ndstack.kernels.cpu_reading import make_rows, read_gradient, show, show_back, write_vector
+from ndstack.kernels.cpu_scan import past_of, split
 from ndstack.kernels.cpu_simd import entry, kernel
+from ndstack.kernels.exponential_numba import sigmoid_each
 from ndstack.kernels.lstm_numba import drive, drive_backward
 
 
@@ -94,61 +96,6 @@ def normalize_back(shape, actions, grads):
             dpop[r] -= total * math.exp(pop[r])
 
 
-@kernel
-def show(shape, past, t, by_state, vectors, attention, out):
-    """The reading of time t; with vectors, p_b times sum_j attention[b, j] v_j."""
-    S = shape.symbols
-    K, m = shape.states * S, vectors.shape[1]
-    begin = max(first_of(shape, t), -1) + 1
-    out[:] = 0
-    if m > 0:
-        attend(shape, past, t, attention)
-    for b in range(K):
-        p = math.exp(past.log_alpha[t, b])
-        place = b if by_state else b % S
-        if m == 0:
-            out[place] += p
-        elif p > 0:
-            for j in range(begin, t + 1):
-                w = p * attention[b, j]
-                if w > 0:
-                    for c in range(m):
-                        out[place * m + c] += w * vectors[j, c]
-
-
-@kernel
-def show_back(shape, past, t, by_state, vectors, attention, grad, out):
-    """The derivatives of `show`, given that by the reading.
-
-    Args:
-        out: those by log alpha [K], the attention [K, t + 1] and the vectors [t + 1, m]; the last
-            are added to.
-    """
-    galpha, gattention, gvectors = out
-    S = shape.symbols
-    K, m = shape.states * S, vectors.shape[1]
-    begin = max(first_of(shape, t), -1) + 1
-    p = np.exp(past.log_alpha[t])
-    gp = np.zeros(K)
-    if m > 0:
-        attend(shape, past, t, attention)
-    for b in range(K):
-        place = b if by_state else b % S
-        if m == 0:
-            gp[b] = grad[place]
-            continue
-        for j in range(begin, t + 1):
-            w = attention[b, j]
-            value = 0.0
-            for c in range(m):
-                value += grad[place * m + c] * vectors[j, c]
-                gvectors[j, c] += p[b] * w * grad[place * m + c]
-            gattention[b, j] = p[b] * value
-            gp[b] += w * value
-    seen = slice(begin, t + 1)
-    reading_gradient(p, gp, attention[:, seen], gattention[:, seen], galpha)
-
-
 @entry
 def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state, trace, ok, limit):
     """Sequences lo .. hi - 1 of a batch, from the charts of time `start` on.
@@ -160,9 +107,8 @@ def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state
     """
     steps, m = inputs.shape[1], trace.vectors.shape[2]
     A = trace.actions.shape[2]
-    K = shape.states * shape.symbols
     work = room(shape, start + steps + 1, past.chart)
-    attention = np.zeros((K if m > 0 else 0, start + steps + 1))
+    rows = make_rows(shape, start + steps + 1, m, past.chart)
     controls = np.zeros(net.control_bias.shape[0], inputs.dtype)
     for b in range(lo, hi):
         own = past_of(past, b)
@@ -170,6 +116,8 @@ def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state
             begin(shape, own)
         ok[b] = own.lost[0] < math.inf
         before = first[0][b], first[1][b], first[2][b]
+        for j in range(start + 1):
+            write_vector(shape, rows, j, trace.vectors[b, j])
         for n in range(steps if ok[b] else 0):
             t = start + n + 1
             drive(
@@ -179,14 +127,15 @@ def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state
             trace.actions[b, n] = controls[:A]
             if normalized:
                 normalize(shape, trace.actions[b, n])
-            for c in range(m):
-                trace.vectors[b, t, c] = 1 / (1 + math.exp(-controls[A + c]))
+            trace.vectors[b, t] = controls[A:]
+            sigmoid_each(trace.vectors[b, t])
+            write_vector(shape, rows, t, trace.vectors[b, t])
             push, replace, pop = split(shape, trace.actions[b, n])
             if not advance(shape, own, t, push, replace, pop, work, limit, False):
                 ok[b] = False
                 own.lost[0] = math.inf
                 break
-            show(shape, own, t, by_state, trace.vectors[b], attention, trace.readings[b, n])
+            show(shape, own, t, by_state, rows, work, trace.readings[b, n])
 
 
 @entry
@@ -210,7 +159,7 @@ def backward(
 
     Args:
         adjoint, carried: see `cpu_scan.backward`.
-        net: the weights, not transposed: [4H, R], [4H, H], [C, H] and [C].
+        net: the weights, as there; the bias does not count.
         given: derivatives by h_1..h_n, r_1..r_n, c_n, the actions and the vectors.
         out: derivatives by the gates, the controls, h_0, c_0, r_0 and the vectors before the call,
             to be written; [B, n, 4H], [B, n, C], [B, H], [B, H], [B, R], [B, start + n + 1, m].
@@ -220,9 +169,8 @@ def backward(
     steps, A, m = trace.gates.shape[1], trace.actions.shape[2], trace.vectors.shape[2]
     K = shape.states * shape.symbols
     work = room(shape, start + steps + 1, past.chart)
-    attention = np.zeros((K if m > 0 else 0, start + steps + 1))
-    gattention = np.zeros((K if m > 0 else 0, start + steps + 1))
-    galpha = np.zeros(K)
+    rows = make_rows(shape, start + steps + 1, m, past.chart)
+    galpha, no_attention = np.zeros(K), np.zeros((0, 0), past.chart.dtype)
     layers = net.reading, net.hidden, net.control
     for b in range(lo, hi):
         own = past_of(past, b)
@@ -238,18 +186,21 @@ def backward(
         gcell[:] = glast[b]
         greading[:] = 0
         gall[b] = gvectors[b]
+        rows.grads[:] = 0
+        for j in range(start + steps + 1):
+            write_vector(shape, rows, j, trace.vectors[b, j])
         for n in range(steps - 1, -1, -1):
             t = start + n + 1
             greading += greadings[b, n]
-            results = galpha, gattention, gall[b]
-            show_back(shape, own, t, by_state, trace.vectors[b], attention, greading, results)
+            show_back(shape, own, back, t, by_state, rows, work, trace.readings[b, n], greading, galpha)
             gcontrol = gcontrols[b, n]
             push, replace, pop = split(shape, trace.actions[b, n])
             written = split(shape, gcontrol[:A])
-            retreat(shape, own, back, later, t, push, replace, pop, galpha, gattention, written, work)
+            retreat(shape, own, back, later, t, push, replace, pop, galpha, no_attention, written, work)
             gcontrol[:A] += gactions[b, n]
             if normalized:
                 normalize_back(shape, trace.actions[b, n], gcontrol[:A])
+            read_gradient(shape, rows, t, gall[b, t])
             for c in range(m):
                 v = trace.vectors[b, t, c]
                 gcontrol[A + c] = gall[b, t, c] * v * (1 - v)
@@ -257,3 +208,5 @@ def backward(
                 n, layers, first[1][b], trace.gates[b], trace.cells[b], ghiddens[b],
                 gcontrols[b], ggates[b], (ghidden, gcell, greading),
             )  # fmt: skip
+        for j in range(start + 1):
+            read_gradient(shape, rows, j, gall[b, j])

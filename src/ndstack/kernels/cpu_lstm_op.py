@@ -122,8 +122,7 @@ class _Run(torch.autograd.Function):
             new(batch, steps, weights.control.shape[0] - m),
             torch.cat([vectors, new(batch, steps, m)], 1),
         )
-        transposed = [weight.t() for weight in weights[:3]]
-        net = Net(*map(as_array, (*transposed, weights[3])))
+        net = Net(*map(as_array, (*(weight.t() for weight in weights[:3]), weights.control_bias)))
         shape, past, given = call.chart.shape(), call.chart.past(), as_array(inputs)
         begin, arrays = tuple(map(as_array, first)), Trace(*map(as_array, trace))
         ok = np.zeros(batch, np.bool_)
@@ -169,7 +168,7 @@ class _Run(torch.autograd.Function):
         out = (gates, controls, *map(torch.zeros_like, first), torch.zeros_like(trace.vectors))
         shape, past = call.chart.shape(), call.chart.past()
         bias = trace.gates.new_zeros(weights[2].shape[0])
-        net = Net(*map(as_array, (*weights, bias)))
+        net = Net(*map(as_array, (*(weight.t() for weight in weights), bias)))
         arrays = [tuple(map(as_array, group)) for group in (first, given, out)]
         seen, choice = Trace(*map(as_array, trace)), (call.normalized, call.by_state)
 

@@ -52,14 +52,14 @@ class Advanced(NamedTuple):
 
     Attributes:
         reading: probabilities, [B, n, K], or [B, K] for one step.
-        attention: [B, n, K, time + n + 1], or empty.
+        attention: [B, n, K, time + n + 1], or None.
         actions: the log weights.
         call: tells which sequences can be trusted.
         memory, place: the charts afterwards.
     """
 
     reading: Tensor
-    attention: Tensor
+    attention: Tensor | None
     actions: Tensor
     call: Call
     memory: Memory

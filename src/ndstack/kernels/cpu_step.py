@@ -110,6 +110,7 @@ def forward(kind, at, lost_at, lo, hi, start, steps, actions_at, reading_at, att
         fine = own.lost[0] < math.inf
         actions = numbers(actions_at + b * steps * A * width_of(kind), steps * A, kind)
         reading = numbers(reading_at + b * steps * K * width_of(kind), steps * K, kind)
+        reading[:] = 0
         for n in range(steps if fine else 0):
             t = start + n + 1
             push, replace, pop = split(shape, actions[n * A : n * A + A])
@@ -135,7 +136,7 @@ def backward(
     Args:
         adjoint_table: what those have left, and where to leave something for earlier ones.
         grad_reading_at, grad_attention_at: like the outputs; or 0.
-        grads_at: like the actions, zeros, to be written.
+        grads_at: like the actions, to be written.
     """
     shape = shape_at(at)
     Q, K = shape.states, shape.states * shape.symbols
@@ -146,6 +147,7 @@ def backward(
     grad_alpha, none = np.zeros(K), np.zeros((0, 0), work.wpop.dtype)
     no_reading = np.zeros(K, work.wpop.dtype)
     for b in range(lo, hi):
+        numbers(grads_at + b * steps * A * width_of(kind), steps * A, kind)[:] = 0
         if not ok[b]:
             continue
         own = past_at(at, at, b, kind)  # the mass lost is of no interest here

@@ -15,6 +15,7 @@ import threading
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -93,6 +94,7 @@ class Tape:
         self.batch, self.dtype = tensors[0].shape[0], tensors[0].dtype
         self.kind = KIND[self.dtype]
         self._passes: dict[int, Pass] = {}
+        self._flags, self._used, self._flags_at = np.zeros((0, self.batch), np.bool_), 0, 0
         self.hold(tensors, layout)
 
     def hold(self, tensors: tuple[Tensor, ...], layout: Layout) -> None:
@@ -102,6 +104,14 @@ class Tape:
         places = [layout.start.ctypes.data, layout.stride.ctypes.data, *(t.data_ptr() for t in tensors)]
         self.table = np.array([*numbers, *places], np.int64)
         self.at = self.table.ctypes.data
+
+    def flags(self) -> tuple[npt.NDArray[np.bool_], int]:
+        """A new array of `batch` flags, and its address; from a block, which is quicker than one by one."""
+        if self._used == len(self._flags):
+            self._flags, self._used = np.zeros((64, self.batch), np.bool_), 0
+            self._flags_at = self._flags.ctypes.data
+        self._used += 1
+        return self._flags[self._used - 1], self._flags_at + (self._used - 1) * self.batch
 
     def current(self) -> Pass:
         """What the backward pass that is going on in this thread has left so far."""
@@ -126,11 +136,11 @@ class Call:
         lost: of `Memory`, to be changed in place.
     """
 
-    __slots__ = ("all_sure", "attend", "limit", "lost", "start", "sure", "tape")
+    __slots__ = ("all_sure", "attend", "limit", "lost", "start", "sure", "sure_at", "tape")
 
     def __init__(self, tape: Tape, start: int, attend: bool, limit: float, lost: Tensor) -> None:
         self.tape, self.start, self.attend, self.limit, self.lost = tape, start, attend, limit, lost
-        self.sure = np.zeros(tape.batch, np.bool_)
+        self.sure, self.sure_at = tape.flags()
         self.all_sure = True
 
 
@@ -150,11 +160,10 @@ class _Advance(torch.autograd.Function):
             actions = torch.addmm(bias, given, weight.t())
         shape, kinds = actions.shape, tape.layout.kinds
         steps = shape[1] if len(shape) == 3 else 1
-        reading = actions.new_zeros((*shape[:-1], kinds))
-        attention = actions.new_zeros(
-            (*shape[:-1], kinds, start + steps + 1) if call.attend else (0, 0, 0, 0)
-        )
-        where = actions.data_ptr(), reading.data_ptr(), attention.data_ptr(), call.sure.ctypes.data
+        reading = actions.new_empty((*shape[:-1], kinds))
+        attention = actions.new_zeros((*shape[:-1], kinds, start + steps + 1)) if call.attend else token
+        attention_at = attention.data_ptr() if call.attend else 0
+        where = actions.data_ptr(), reading.data_ptr(), attention_at, call.sure_at
         lost = call.lost.data_ptr()
 
         def work(lo: int, hi: int) -> None:
@@ -169,7 +178,8 @@ class _Advance(torch.autograd.Function):
             ctx.save_for_backward(actions, reading, attention)
         else:
             ctx.save_for_backward(actions, reading, attention, given, weight)
-        return reading, attention, actions if weight is not None else None, token.new_empty(0)
+        shown = attention if call.attend else None
+        return reading, shown, actions if weight is not None else None, token.new_empty(0)
 
     @staticmethod
     def backward(ctx: Any, *received: Tensor | None) -> Any:
@@ -178,15 +188,15 @@ class _Advance(torch.autograd.Function):
         call: Call = ctx.call
         tape, start, steps = call.tape, call.start, ctx.steps
         shown = None if received[0] is None else received[0].contiguous()
-        weights = None if received[1] is None or not call.attend else received[1].contiguous()
+        weights = None if received[1] is None else received[1].contiguous()
         run = tape.current()
         if run.table is None:
             run.begin_at(start + steps)
-        grads = torch.zeros_like(actions)
+        grads = torch.empty_like(actions)
         where = (
             actions.data_ptr(), reading.data_ptr(), attention.data_ptr(),
             0 if shown is None else shown.data_ptr(), 0 if weights is None else weights.data_ptr(),
-            grads.data_ptr(), call.sure.ctypes.data,
+            grads.data_ptr(), call.sure_at,
         )  # fmt: skip
 
         def work(lo: int, hi: int) -> None:
@@ -259,7 +269,7 @@ def expose(token: Tensor, tape: Tape, time: int) -> tuple[Tensor, ...]:
 
 def advance(
     token: Tensor, given: Tensor, layer: tuple[Tensor, Tensor] | None, call: Call
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
     """Some steps of the charts of `call.tape`.
 
     Args:
@@ -268,7 +278,7 @@ def advance(
         layer: weight [A, H] and bias [A] that make the latter log weights.
 
     Returns:
-        Probabilities [B, n, K] or [B, K], attention [B, n, K, time + n + 1] or empty, the log
+        Probabilities [B, n, K] or [B, K], attention [B, n, K, time + n + 1] or None, the log
         weights, and the token for the steps to come.
     """
     apply: Any = _Advance.apply

@@ -26,9 +26,35 @@ def add_scaled(factor, values, result):  # type: ignore[no-untyped-def]
 
 @_compiled
 def add_product(vector, matrix, result):  # type: ignore[no-untyped-def]
-    """result += vector matrix, of shapes [K], [K, J], [J]."""
-    for k in range(vector.size):
+    """result += vector matrix, of shapes [K], [K, J], [J]; four rows at a time."""
+    whole = vector.size - vector.size % 4
+    for k in range(0, whole, 4):
+        u, v, w, x = vector[k], vector[k + 1], vector[k + 2], vector[k + 3]
+        a, b, c, d = matrix[k], matrix[k + 1], matrix[k + 2], matrix[k + 3]
+        for j in range(result.size):
+            result[j] += u * a[j] + v * b[j] + w * c[j] + x * d[j]
+    for k in range(whole, vector.size):
         add_scaled(vector[k], matrix[k], result)
+
+
+@_summing
+def add_dots(matrix, vector, result):  # type: ignore[no-untyped-def]
+    """result += matrix vector, of shapes [K, J], [J], [K]; four rows at a time."""
+    whole, none = result.size - result.size % 4, result.dtype.type(0)
+    for k in range(0, whole, 4):
+        a, b, c, d = matrix[k], matrix[k + 1], matrix[k + 2], matrix[k + 3]
+        u = v = w = x = none
+        for j in range(vector.size):
+            u += a[j] * vector[j]
+            v += b[j] * vector[j]
+            w += c[j] * vector[j]
+            x += d[j] * vector[j]
+        result[k] += u
+        result[k + 1] += v
+        result[k + 2] += w
+        result[k + 3] += x
+    for k in range(whole, result.size):
+        result[k] += dot(vector, matrix[k])
 
 
 @_compiled

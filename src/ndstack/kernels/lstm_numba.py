@@ -3,33 +3,26 @@
 Gates are ordered (input, forget, cell, output), as in `torch.nn.LSTM`.
 """
 
-import numpy as np
-
 from ndstack.compiling import compiler
-from ndstack.kernels.linear_numba import add_product
+from ndstack.kernels.exponential_numba import sigmoid_each, tanh_each
+from ndstack.kernels.linear_numba import add_dots, add_product
 
 _compiled = compiler(nogil=True, fastmath={"contract"})
-
-
-@_compiled
-def _sigmoid(x):  # type: ignore[no-untyped-def]
-    one = type(x)(1)
-    return one / (one + np.exp(-x))
 
 
 @_compiled
 def cell(gates, old_memory, memory, hidden):  # type: ignore[no-untyped-def]
     """Activate the gates [4H] in place; c_t = f c_{t-1} + i g, h_t = o tanh(c_t)."""
     size = hidden.size
-    for k in range(2 * size):
-        gates[k] = _sigmoid(gates[k])
-    for k in range(2 * size, 3 * size):
-        gates[k] = np.tanh(gates[k])
-    for k in range(3 * size, 4 * size):
-        gates[k] = _sigmoid(gates[k])
+    sigmoid_each(gates[: 2 * size])
+    tanh_each(gates[2 * size : 3 * size])
+    sigmoid_each(gates[3 * size :])
     for k in range(size):
         memory[k] = gates[size + k] * old_memory[k] + gates[k] * gates[2 * size + k]
-        hidden[k] = gates[3 * size + k] * np.tanh(memory[k])
+        hidden[k] = memory[k]
+    tanh_each(hidden)
+    for k in range(size):
+        hidden[k] *= gates[3 * size + k]
 
 
 @_compiled
@@ -38,9 +31,12 @@ def cell_backward(  # type: ignore[no-untyped-def]
 ):
     """The adjoint of `cell`; `grad_memory` becomes the derivative by the old memory."""
     size = memory.size
+    squashed = grad_gates[3 * size :]
+    squashed[:] = memory
+    tanh_each(squashed)
     for k in range(size):
         i, f, g, o = gates[k], gates[size + k], gates[2 * size + k], gates[3 * size + k]
-        shown = np.tanh(memory[k])
+        shown = squashed[k]
         grad = grad_memory[k] + grad_hidden[k] * o * (1 - shown * shown)
         grad_gates[k] = grad * g * i * (1 - i)
         grad_gates[size + k] = grad * old_memory[k] * f * (1 - f)
@@ -79,7 +75,7 @@ def drive_backward(  # type: ignore[no-untyped-def]
     """The adjoint of `drive`.
 
     Args:
-        layers: matrices, transposed: [4H, R], [4H, H], [C, H].
+        layers: reading_weight, hidden_weight and control_weight, as there.
         start_memory: [H].
         grad_hidden, grad_controls, grad_gates: [n, H], [n, C] and, to be written, [n, 4H].
         backward: the derivatives by hidden state, memory and reading that come from step t + 1;
@@ -89,10 +85,10 @@ def drive_backward(  # type: ignore[no-untyped-def]
     from_hidden, from_memory, from_reading = backward
     for k in range(from_hidden.size):
         from_hidden[k] += grad_hidden[t, k]
-    add_product(grad_controls[t], control_weight, from_hidden)
+    add_dots(control_weight, grad_controls[t], from_hidden)
     old_memory = memory[t - 1] if t > 0 else start_memory
     cell_backward(gates[t], old_memory, memory[t], from_hidden, from_memory, grad_gates[t])
     from_hidden[:] = 0
     from_reading[:] = 0
-    add_product(grad_gates[t], hidden_weight, from_hidden)
-    add_product(grad_gates[t], reading_weight, from_reading)
+    add_dots(hidden_weight, grad_gates[t], from_hidden)
+    add_dots(reading_weight, grad_gates[t], from_reading)

@@ -86,7 +86,7 @@ class _Run(torch.autograd.Function):
         grad_vectors = grad_given_back.clone(memory_format=torch.contiguous_format)
         over_rows(
             compiled.backward, batch, 2 * n * gates.shape[2] * 2 * hidden.shape[1],
-            as_array(reading_weight), as_array(hidden_weight), as_array(control_weight),
+            *(as_array(weight.t()) for weight in (reading_weight, hidden_weight, control_weight)),
             as_array(memory), as_array(gates), as_array(memories), as_array(weights),
             as_array(vectors), as_array(parents), as_array(kept), as_array(befores),
             as_array(grad_hidden), as_array(grad_readings), as_array(grad_memory),

@@ -67,7 +67,7 @@ def backward(  # type: ignore[no-untyped-def]
     grad_gates, grad_controls, grad_start_hidden, grad_start_memory, grad_start_reading,
     grad_strengths, grad_vectors,
 ):  # fmt: skip
-    """The adjoint of `forward`; matrices are transposed: [4H, m], [4H, H], [2+m, H].
+    """The adjoint of `forward`; matrices are given as there.
 
     `grad_vectors` [B, k+n, m] comes with the derivative by the vectors given back, and is changed.
     """

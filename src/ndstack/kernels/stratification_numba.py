@@ -13,6 +13,7 @@ At a tie max(0, x) has derivative 0 and min(a, b) gives half to each, as `torch.
 import numpy as np
 
 from ndstack.compiling import compiler
+from ndstack.kernels.exponential_numba import tanh_each
 from ndstack.kernels.linear_numba import add_scaled, dot
 
 _compiled = compiler(nogil=True)
@@ -181,4 +182,6 @@ def scan_backward(  # type: ignore[no-untyped-def]
 def _squashed(values, squash, vector):  # type: ignore[no-untyped-def]
     """The vector to push, squashed or as given."""
     for j in range(vector.size):
-        vector[j] = np.tanh(values[j]) if squash else values[j]
+        vector[j] = values[j]
+    if squash:
+        tanh_each(vector)

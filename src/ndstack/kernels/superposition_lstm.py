@@ -94,7 +94,7 @@ class _Run(torch.autograd.Function):
         cost = 2 * n * (gates.shape[2] * 2 * hidden.shape[1] + saved.shape[3])
         over_rows(
             compiled.backward, batch, cost,
-            as_array(reading_weight), as_array(hidden_weight), as_array(control_weight),
+            *(as_array(weight.t()) for weight in (reading_weight, hidden_weight, control_weight)),
             as_array(memory), *ctx.settings,
             as_array(gates), as_array(memories), as_array(weights), as_array(vectors),
             as_array(saved), as_array(grad_hidden), as_array(grad_readings),

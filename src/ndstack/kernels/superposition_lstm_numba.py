@@ -66,7 +66,7 @@ def backward(  # type: ignore[no-untyped-def]
     grad_hidden, grad_readings, grad_last_memory, grad_final,
     grad_gates, grad_controls, grad_start_hidden, grad_start_memory, grad_start_reading, grad_cells,
 ):  # fmt: skip
-    """The adjoint of `forward`; matrices are transposed: [4H, R], [4H, H], [C, H]."""
+    """The adjoint of `forward`; matrices are given as there."""
     n, stacks = weights.shape[1:3]
     m = vectors.shape[2] // stacks
     most = saved.shape[3]

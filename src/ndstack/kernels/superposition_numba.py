@@ -8,6 +8,7 @@ the same number of the cell above at f - m and of the cell below at f + m. Weigh
 import numpy as np
 
 from ndstack.compiling import compiler
+from ndstack.kernels.exponential_numba import sigmoid_each
 from ndstack.kernels.linear_numba import add_scaled, dot
 
 _compiled = compiler(nogil=True)
@@ -195,4 +196,6 @@ def scan_backward(  # type: ignore[no-untyped-def]
 def _squashed(values, squash, vector):  # type: ignore[no-untyped-def]
     """The vector to push, squashed or as given."""
     for j in range(vector.size):
-        vector[j] = 1 / (1 + np.exp(-values[j])) if squash else values[j]
+        vector[j] = values[j]
+    if squash:
+        sigmoid_each(vector)

@@ -305,7 +305,7 @@ class Nondeterministic(Stack[NondeterministicState]):
         if vectors is not None and pushed is not None:
             vectors = torch.cat([vectors, pushed], 1)
         memory: Memory = ()
-        place = None
+        place = attention = None
         if steps > 1 and state.time == 0 and not compiled(weights):
             reading, attention = scan(weights, self._setting("portable"))
         else:
@@ -324,7 +324,7 @@ class Nondeterministic(Stack[NondeterministicState]):
 
     def _by_chart(
         self, state: NondeterministicState, weights: Tensor, history: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor, Memory, Place]:
+    ) -> tuple[Tensor, Tensor | None, Memory, Place]:
         """The steps by the compiled backend, on the CPU wherever the weights are."""
         dtype = weights.dtype if self.window is None else torch.float64
         memory, place = tuple(part.cpu() for part in state.memory), state.place
@@ -334,7 +334,8 @@ class Nondeterministic(Stack[NondeterministicState]):
                 past = _joined(state.history).cpu()
                 *_, memory, place = self._advance(memory, place, past, state.history)
         reading, attention, memory, place = self._advance(memory, place, weights.cpu(), history)
-        return reading.to(weights), attention.to(weights), memory, place
+        attention = None if attention is None else attention.to(weights)
+        return reading.to(weights), attention, memory, place
 
     def _fresh(self, batch: int, steps: int, dtype: torch.dtype) -> tuple[Memory, Place]:
         band = self.window or 0
@@ -342,7 +343,7 @@ class Nondeterministic(Stack[NondeterministicState]):
 
     def _advance(
         self, memory: Memory, place: Place, weights: Tensor, history: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor, Memory, Place]:
+    ) -> tuple[Tensor, Tensor | None, Memory, Place]:
         """Steps of the charts; in float64 or by the log-space reference where they may be wrong."""
         steps, attend, dtype = weights.shape[1], self.vector_size is not None, memory[0].dtype
         limit = None if history else math.inf
@@ -362,11 +363,12 @@ class Nondeterministic(Stack[NondeterministicState]):
         if dtype == torch.float32:
             memory, place = self._fresh(past.shape[0], past.shape[1], torch.float64)
             reading, attention, memory, place = self._advance(memory, place, past, history)
-            return reading[:, -steps:], attention[:, -steps:], memory, place
+            attention = None if attention is None else attention[:, -steps:]
+            return reading[:, -steps:], attention, memory, place
         rows = torch.from_numpy(~call.sure).nonzero().squeeze(-1)
         better, places = in_log_space(past[rows], self._setting("reference"))
         reading = reading.index_copy(0, rows, better[:, -steps:])
-        if attend:
+        if attention is not None:
             kept = places[:, -steps:, :, -attention.shape[-1] :]
             attention = attention.index_copy(0, rows, kept)
         return reading, attention, memory, place
