@@ -48,7 +48,7 @@ coverage: .venv/installed  ## share of lines that the tests run; kernels are run
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=few --cov --cov-report=
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) -m 'not compiled' $(KERNEL_TESTS) \
 		--hypothesis-profile=few --cov --cov-append --cov-report=
-	$(BIN)/coverage report
+	$(BIN)/coverage report --fail-under=95
 	@$(BIN)/coverage json -q -o - | $(BIN)/python -c 'import json, sys; print("lines {percent_statements_covered:.1f} %, \
 	branches {percent_branches_covered:.1f} %".format(**json.load(sys.stdin)["totals"]))'
 
@@ -64,4 +64,4 @@ fuzz: .venv/installed      ## random and damaged input for all readers, random w
 	$(BIN)/python -m benchmarks.no_nan --count 1000000
 
 clean:                     ## remove what make made
-	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist
+	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage* dist
