@@ -155,7 +155,7 @@ def _run_config():
 @target(lazily(lambda: altered(_run_config())))
 def run_config(raw):
     from ndstack.training import Run
-    from ndstack.training.launch import find_language
+    from ndstack.training.material import find_language
 
     with file(raw, "config.json") as path:
         find_language(Run.open(path.parent).config)

@@ -241,6 +241,13 @@ def test_demo(tmp_path):
     assert [row["parameters"] for row in rows] == [4328, 2084]
 
 
+def test_a_folder_that_is_there_is_refused_before_anything_is_sampled(tmp_path):
+    (tmp_path / "kept").touch()
+    result = ndstack("dataset", "dyck", "--train", 10**12, "--out", tmp_path)
+    assert result.returncode == 2
+    assert "exists and is not an empty folder" in result.stderr
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -266,6 +273,7 @@ def test_demo(tmp_path):
         (("grammar", "nowhere.cfg", "--to", "chomsky"), "'chomsky' is not one of"),
         (("grammar", "nowhere.cfg"), "cannot read the grammar file"),
         (("dataset", "dyck", "--lengths", "41", "--out", "d"), "dyck has no strings of lengths 41..41"),
+        (("reproduce", "cfls", "--suites", ".", "--out", "d"), "--suites given, but cfls is about formal"),
         (("frobnicate",), "No such command"),
         (("sample", "--frobnicate"), "No such option"),
     ],
@@ -276,6 +284,25 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments, message, tmp_path):
     assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     assert not result.stdout
+
+
+@pytest.mark.parametrize(
+    "error, message",
+    [
+        (MemoryError(), "this needs more memory than there is; ask for something smaller"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "this needs more memory"),
+        (OverflowError("int too large to convert to float"), "a number given is too large (int too large"),
+    ],
+)
+def test_what_a_machine_has_no_room_for(error, message, monkeypatch):
+    def fail(name):
+        raise error
+
+    monkeypatch.setattr("ndstack.languages.get", fail)
+    result = ndstack("sample", "dyck")
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"ndstack: error: {message}")
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("text, message", [

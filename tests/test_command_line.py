@@ -15,6 +15,7 @@ import typer
 
 from ndstack.cli import app, arguments
 from ndstack.cli.app import PANELS
+from tests.test_cli import ndstack
 
 ROOT = typer.main.get_command(app)
 HEAVY = {
@@ -67,6 +68,34 @@ def test_every_command_explains_itself_with_examples_of_its_own(path):
     assert all(f"{example} ".startswith(f"{path} ") for example in examples(command))
     for option in command.params:
         assert option.name == "help" or option.help, option.name
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_help_shows_every_word(path, monkeypatch):
+    """Also those in angle brackets, which Markdown takes for tags."""
+    monkeypatch.setenv("COLUMNS", "400")
+    command = COMMANDS[path]
+    shown = set(ndstack(*path.split()[1:], "--help").stdout.replace("│", " ").split())
+    texts = [command.help, *(option.help for option in command.params)]
+    assert {word for text in texts for word in (text or "").replace("`", "").split()} <= shown
+
+
+def test_a_group_of_commands_alone_shows_its_help():
+    alone = ndstack("text")
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert alone.stdout.split() == ndstack("text", "--help").stdout.split()
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("evaluate", "Missing argument 'RUN'; see ndstack evaluate --help"),
+        ("text prepare a", "Missing option '--out'; see ndstack text prepare --help"),
+        ("trian", "No such command 'trian'. Did you mean 'train'?"),
+    ],
+)
+def test_what_cannot_be_parsed_says_where_to_look(words, message):
+    assert ndstack(*words.split()).stderr == f"ndstack: error: {message}\n"
 
 
 @pytest.mark.parametrize("example", [one for c in [ROOT, *COMMANDS.values()] for one in examples(c)])

@@ -12,7 +12,7 @@ from ndstack.analysis.text import run_lines, summary_lines
 from ndstack.languages import get
 from ndstack.nn import sample
 from ndstack.training import Evaluation, Result, Run, RunConfig, evaluate, make_test_data, train
-from ndstack.training.launch import Show
+from ndstack.training.material import Show
 from ndstack.training.pictures import draw_by_length, draw_curves
 from ndstack.training.run import is_run
 

@@ -1,5 +1,23 @@
 """The errors a user can cause. Their text is one line: what was given, what was expected, what to do."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+__all__ = [
+    "AutomatonError",
+    "BusyError",
+    "DatasetError",
+    "DivergenceError",
+    "GrammarError",
+    "LanguageError",
+    "NdstackError",
+    "TrainingError",
+]
+
 
 class NdstackError(ValueError):
     """Wrong input; the command line prints its text and exits with code 2."""
@@ -31,3 +49,19 @@ class TrainingError(NdstackError):
 
 class BusyError(NdstackError):
     """A folder that another process writes to."""
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first thing that is wrong with data that was read, in one line that names the place."""
+    detail = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in detail["loc"])
+    message = "there is no such name" if detail["type"] == "extra_forbidden" else detail["msg"]
+    return " ".join(f"{place}: {message}".removeprefix(": ").split())
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory was short; torch says so in words, on a CPU and on other devices."""
+    words = ("can't allocate memory", "out of memory")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(some in str(error) for some in words)
+    )

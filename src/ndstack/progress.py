@@ -3,9 +3,16 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+Advance = Callable[[int], object]
+"""Is called with the number of steps done since the last call."""
+
+
+def unseen(done: int) -> None:
+    """Nobody looks."""
+
 
 @contextmanager
-def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress_bar(title: str, total: int) -> Iterator[Advance]:
     """Yields a function to call with the number of steps done; draws nothing off a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -173,7 +173,7 @@ class TestDamage:
 
     def test_header_that_is_not_json(self, folder):
         (folder / "header.json").write_text("{")
-        self.expect(folder, "is not a data set's header: the file: Invalid JSON")
+        self.expect(folder, "is not a data set's header: Invalid JSON")
 
     def test_foreign_format(self, folder):
         self.change_header(folder, format="something else")

@@ -146,7 +146,7 @@ def flipped(content):
         ("model.json", lambda b: b"\xff\xfe", "does not describe a model"),
         ("model.json", lambda b: b"[1, 2]", "does not describe a model"),
         ("model.json", rewritten(lambda d: d.update(format="ndstack model 2")), "format: Input should be"),
-        ("model.json", rewritten(lambda d: d.update(extra=1)), "extra: Extra inputs are not permitted"),
+        ("model.json", rewritten(lambda d: d.update(extra=1)), "extra: there is no such name"),
         ("model.json", rewritten(lambda d: d.pop("bos")), "bos: Field required"),
         ("model.json", rewritten(lambda d: d["backbone"].update(kind="cnn")), "backbone: Input tag 'cnn'"),
         (

@@ -12,6 +12,7 @@ from ndstack.errors import NdstackError
 from ndstack.functional import stratification
 from ndstack.kernels import stratification as kernel
 from ndstack.stacks import Stratification, StratificationState
+from tests.stacks.functions import assert_same, stratification_inputs
 
 few = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -37,35 +38,6 @@ def slow(push: Tensor, pop: Tensor, vectors: Tensor) -> Tensor:
     return torch.stack(rows) if rows else vectors
 
 
-def inputs(batch: int, n: int, m: int, seed: int = 0, thickest: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    push, pop = (thickest * torch.rand(batch, n, dtype=torch.float64, generator=generator) for _ in range(2))
-    vectors = torch.randn(batch, n, m, dtype=torch.float64, generator=generator)
-    return push.requires_grad_(), pop.requires_grad_(), vectors.requires_grad_()
-
-
-def gradients(readings: Tensor, leaves: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Of a fixed random combination of the readings."""
-    generator = torch.Generator().manual_seed(1)
-    weight = torch.randn(readings.shape, dtype=readings.dtype, generator=generator)
-    return torch.autograd.grad(readings, leaves, weight, allow_unused=True, materialize_grads=True)
-
-
-def assert_same(ours: Tensor, expected: Tensor, leaves: tuple[Tensor, ...]) -> None:
-    torch.testing.assert_close(ours, expected, atol=1e-12, rtol=1e-12)
-    if ours.numel():
-        for a, b in zip(gradients(ours, leaves), gradients(expected, leaves), strict=True):
-            torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
-
-
-@pytest.fixture(params=["compiled", "plain"])
-def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run a test with the compiled operation and with the one for other devices."""
-    if request.param == "plain":
-        monkeypatch.setattr(kernel, "compilable", lambda tensor: False)
-    return str(request.param)
-
-
 @few
 @given(
     batch=st.integers(0, 3),
@@ -78,7 +50,7 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 def test_readings_and_gradients_follow_the_equations(
     batch: int, n: int, m: int, seed: int, thickest: float, plain: bool
 ) -> None:
-    leaves = inputs(batch, n, m, seed, thickest)
+    leaves = stratification_inputs(batch, n, m, seed, thickest)
     with pytest.MonkeyPatch.context() as patch:
         if plain:
             patch.setattr(kernel, "compilable", lambda tensor: False)
@@ -109,8 +81,8 @@ def test_ties_have_the_derivatives_of_relu_and_minimum(
 
 
 def test_gradcheck(path: str) -> None:
-    assert torch.autograd.gradcheck(stratification, inputs(2, 7, 2))
-    assert torch.autograd.gradcheck(stratification, inputs(2, 7, 2, thickest=0.3))
+    assert torch.autograd.gradcheck(stratification, stratification_inputs(2, 7, 2))
+    assert torch.autograd.gradcheck(stratification, stratification_inputs(2, 7, 2, thickest=0.3))
 
 
 @few
@@ -139,44 +111,12 @@ def test_the_reading_is_the_top_slice_of_thickness_1(path: str) -> None:
     torch.testing.assert_close(readings[0], expected)
 
 
-def test_float32_is_close_to_float64(path: str) -> None:
-    leaves = inputs(3, 60, 5)
-    single = stratification(*(leaf.float() for leaf in leaves))
-    assert single.dtype == torch.float32
-    torch.testing.assert_close(single.double(), stratification(*leaves), atol=1e-5, rtol=1e-5)
-
-
 def test_the_compiled_and_the_plain_version_agree_on_long_sequences() -> None:
-    leaves = inputs(2, 300, 3, thickest=0.4)
+    leaves = stratification_inputs(2, 300, 3, thickest=0.4)
     ours = stratification(*leaves)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernel, "compilable", lambda tensor: False)
         assert_same(ours, stratification(*leaves), leaves)
-
-
-def test_inputs_need_not_be_contiguous() -> None:
-    leaves = inputs(3, 7, 4)
-    strange = tuple(
-        leaf.detach().transpose(0, 1).contiguous().transpose(0, 1).requires_grad_() for leaf in leaves
-    )
-    ours, plain = stratification(*strange), stratification(*leaves)
-    assert torch.equal(ours, plain)
-    for a, b in zip(gradients(ours, strange), gradients(plain, leaves), strict=True):
-        torch.testing.assert_close(a, b)
-
-
-def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ndstack.kernels import rows
-
-    leaves = inputs(5, 20, 3)
-    alone = stratification(*leaves)
-    expected = gradients(alone, leaves)
-    monkeypatch.setattr(rows, "_WORTH_A_THREAD", 1)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    together = stratification(*leaves)
-    assert torch.equal(together, alone)
-    for a, b in zip(gradients(together, leaves), expected, strict=True):
-        assert torch.equal(a, b)
 
 
 def test_a_scan_saves_a_linear_amount() -> None:
@@ -188,15 +128,8 @@ def test_a_scan_saves_a_linear_amount() -> None:
 
     n, m = 500, 4
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        stratification(*inputs(1, n, m))
+        stratification(*stratification_inputs(1, n, m))
     assert 0 < sum(sizes) <= n * (m + 6)
-
-
-def test_second_derivatives_are_refused_not_wrong() -> None:
-    leaves = inputs(1, 3, 2)
-    total = stratification(*leaves).sum()
-    with pytest.raises(NdstackError, match="second derivatives"):
-        torch.autograd.grad(total, leaves, create_graph=True)
 
 
 @pytest.mark.parametrize(

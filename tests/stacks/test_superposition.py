@@ -12,6 +12,7 @@ from ndstack.errors import NdstackError
 from ndstack.functional import nondeterministic, superposition
 from ndstack.kernels import superposition as kernel
 from ndstack.stacks import Superposition
+from tests.stacks.functions import assert_same, gradients, superposition_inputs
 
 few = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -40,34 +41,6 @@ def slow(push: Tensor, pop: Tensor, noop: Tensor, vectors: Tensor, depth: int | 
     return torch.stack(rows) if rows else vectors
 
 
-def inputs(
-    batch: int, n: int, m: int, seed: int = 0, normalized: bool = True
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    logits = torch.randn(batch, n, 3, dtype=torch.float64, generator=generator)
-    weights = logits.softmax(-1) if normalized else logits
-    vectors = torch.randn(batch, n, m, dtype=torch.float64, generator=generator)
-    push, pop, noop = (part.clone().requires_grad_() for part in weights.unbind(-1))
-    return push, pop, noop, vectors.requires_grad_()
-
-
-@pytest.fixture(params=["compiled", "plain"])
-def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run a test with the compiled operation and with the one for other devices."""
-    if request.param == "plain":
-        monkeypatch.setattr(kernel, "compilable", lambda tensor: False)
-    return str(request.param)
-
-
-def gradients(readings: Tensor, leaves: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Of a fixed random combination of the readings."""
-    generator = torch.Generator().manual_seed(1)
-    weight = torch.randn(readings.shape, dtype=readings.dtype, generator=generator)
-    return torch.autograd.grad(
-        readings, leaves, weight, retain_graph=True, allow_unused=True, materialize_grads=True
-    )
-
-
 @few
 @given(
     batch=st.integers(0, 3),
@@ -81,33 +54,30 @@ def gradients(readings: Tensor, leaves: tuple[Tensor, ...]) -> tuple[Tensor, ...
 def test_readings_and_gradients_follow_the_equations(
     batch: int, n: int, m: int, depth: int | None, seed: int, normalized: bool, plain: bool
 ) -> None:
-    leaves = inputs(batch, n, m, seed, normalized)
+    leaves = superposition_inputs(batch, n, m, seed, normalized)
     with pytest.MonkeyPatch.context() as patch:
         if plain:
             patch.setattr(kernel, "compilable", lambda tensor: False)
         readings = superposition(*leaves, depth=depth)
     expected = slow(*leaves, depth)
     assert readings.shape == (batch, n, m)
-    torch.testing.assert_close(readings, expected, atol=1e-12, rtol=1e-12)
-    if batch and n:
-        for ours, theirs in zip(gradients(readings, leaves), gradients(expected, leaves), strict=True):
-            torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
+    assert_same(readings, expected, leaves)
 
 
 @pytest.mark.parametrize("depth", [None, *range(1, 13)])
 def test_every_depth_limit(depth: int | None, path: str) -> None:
-    leaves = inputs(2, 12, 2)
+    leaves = superposition_inputs(2, 12, 2)
     expected = slow(*leaves, depth)
     torch.testing.assert_close(superposition(*leaves, depth=depth), expected)
 
 
 def test_a_depth_as_great_as_the_length_changes_nothing(path: str) -> None:
-    leaves = inputs(2, 9, 3)
+    leaves = superposition_inputs(2, 9, 3)
     assert torch.equal(superposition(*leaves, depth=9), superposition(*leaves))
 
 
 def test_gradcheck(path: str) -> None:
-    leaves = inputs(2, 6, 2)
+    leaves = superposition_inputs(2, 6, 2)
     assert torch.autograd.gradcheck(lambda *args: superposition(*args, depth=4), leaves)
     assert torch.autograd.gradcheck(superposition, leaves)
 
@@ -133,38 +103,6 @@ def test_weights_of_0_and_1_are_an_ordinary_stack(actions: list[str], depth: int
     assert readings.flatten().tolist() == tops
 
 
-def test_float32_is_close_to_float64(path: str) -> None:
-    leaves = inputs(3, 60, 5)
-    exact = superposition(*leaves)
-    single = superposition(*(leaf.float() for leaf in leaves))
-    assert single.dtype == torch.float32
-    torch.testing.assert_close(single.double(), exact, atol=1e-6, rtol=1e-5)
-
-
-def test_inputs_need_not_be_contiguous() -> None:
-    leaves = inputs(3, 7, 4)
-    strange = [leaf.detach().transpose(0, 1).contiguous().transpose(0, 1) for leaf in leaves]
-    strange = [tensor.requires_grad_() for tensor in strange]
-    ours, plain = superposition(*strange), superposition(*leaves)
-    assert torch.equal(ours, plain)
-    for a, b in zip(gradients(ours, tuple(strange)), gradients(plain, leaves), strict=True):
-        torch.testing.assert_close(a, b)
-
-
-def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ndstack.kernels import rows
-
-    leaves = inputs(5, 20, 3)
-    alone = superposition(*leaves)
-    expected = gradients(alone, leaves)
-    monkeypatch.setattr(rows, "_WORTH_A_THREAD", 1)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    together = superposition(*leaves)
-    assert torch.equal(together, alone)
-    for a, b in zip(gradients(together, leaves), expected, strict=True):
-        assert torch.equal(a, b)
-
-
 def test_a_scan_saves_less_than_a_quadratic_amount() -> None:
     def saved(n: int) -> int:
         sizes = []
@@ -174,17 +112,10 @@ def test_a_scan_saves_less_than_a_quadratic_amount() -> None:
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            superposition(*inputs(1, n, 4))
+            superposition(*superposition_inputs(1, n, 4))
         return sum(sizes)
 
     assert saved(1024) < 10 * saved(256)  # 8 times for n^1.5, 16 for n^2
-
-
-def test_second_derivatives_are_refused_not_wrong() -> None:
-    leaves = inputs(1, 3, 2)
-    total = superposition(*leaves).sum()
-    with pytest.raises(NdstackError, match="second derivatives"):
-        torch.autograd.grad(total, leaves, create_graph=True)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ndstack.errors import NdstackError
+from ndstack.nn.language_model import IGNORED
 from ndstack.text import Sentences, Stream
-from ndstack.text.batches import IGNORED
 
 END = 9
 

@@ -1,4 +1,5 @@
 import hashlib
+import os
 import tracemalloc
 from collections import Counter
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ndstack.errors import DatasetError
-from ndstack.text import lines, preparation, prepare, read_corpus, read_vocabulary
+from ndstack.text import example, lines, preparation, prepare, read_corpus, read_vocabulary
 from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
 
 WORD = st.sampled_from(["a", "b", "cc", "é", "日本", "<unk>"])
@@ -32,6 +33,30 @@ def test_pieces_of_any_size_are_the_lines(tmp_path_factory, text, block, ended):
     expected = text if ended else text[: len(text) - (not text[-1])]
     assert found == expected
     assert not current
+
+
+def test_an_example_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(example, "_pairs", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            example.write_example(tmp_path / "text", 10)
+    assert not list(tmp_path.iterdir())
+    example.write_example(tmp_path / "text", 10)
+    assert (tmp_path / "text" / "pairs.jsonl").exists()
+
+
+@pytest.mark.parametrize("mask, mode", [(0o022, 0o755), (0o077, 0o700)])
+def test_a_corpus_has_the_permissions_that_new_folders_have(mask, mode, tmp_path):
+    (tmp_path / "x.txt").write_text("a b\n")
+    before = os.umask(mask)
+    try:
+        prepare(tmp_path / "x.txt", tmp_path / "corpus")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "corpus").stat().st_mode & 0o777 == mode
 
 
 @given(TEXT, TEXT)

@@ -3,8 +3,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ndstack.nn import load, models
+from ndstack.nn.language_model import IGNORED
 from ndstack.text import loss, total_loss
-from ndstack.text.batches import IGNORED
 
 
 @pytest.mark.parametrize("rows", [1, 3, 256])

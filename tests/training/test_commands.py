@@ -94,6 +94,8 @@ def test_evaluate_generate_show_compare(run, tmp_path):
     assert (tmp_path / "curve.png").exists()
     shown = json.loads(run("show", "lstm", "--json").out)
     assert [(line["epoch"], line["seconds"] > 0) for line in shown] == [(1, True), (2, True), (3, True)]
+    assert len(json.loads(run("show", "lstm", "--json", "--out", "curve.pdf").out)) == 3
+    assert (tmp_path / "curve.pdf").exists()
     rows = json.loads(run("compare", "lstm", "rns-1-2", "--json", "--out", "both.svg").out)
     assert [row["model"] for row in rows] == ["lstm", "rns-1-2"]
     assert all(name in (tmp_path / "both.svg").read_text() for name in ("lstm", "rns-1-2"))
@@ -138,7 +140,11 @@ def test_a_run_that_has_just_begun_is_shown(run, tmp_path):
         (["--model", "lstm", "--out", "x"], "no LANGUAGE"),
         (["dyck", "--model", "ltsm", "--out", "x"], "did you mean lstm"),
         (["dick", "--model", "lstm", "--out", "x"], "did you mean dyck"),
-        (["dyck", "--model", "lstm", "--out", "x", "--set", "training.clap=1"], "training.clap"),
+        (["dyck", "--model", "lstm", "--out", "x", "--set", "training.clap=1"], "did you mean clip?"),
+        (
+            ["dyck", "--model", "lstm", "--out", "x", "--set", "x=1"],
+            "x: there is no such name; there are format, ",
+        ),
         (["dyck", "--model", "lstm", "--out", "x", "--set", "clip"], "is not a setting"),
         (["dyck", "--model", "lstm", "--out", "x", "--learning-rate", "-1"], "training.learning_rate"),
         (["dyck", "--model", "lstm", "--out", "x", "--config", "no.toml"], "cannot read no.toml"),

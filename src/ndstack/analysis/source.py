@@ -16,7 +16,7 @@ from ndstack.nn.examples import example, grammars, intersections
 from ndstack.nn.recognition import Recognizer, split_line
 from ndstack.nn.storage import CONFIGURATION
 from ndstack.training import Run
-from ndstack.training.launch import find_language
+from ndstack.training.material import find_language
 from ndstack.training.run import is_run
 
 EXAMPLES = (*grammars, *intersections)

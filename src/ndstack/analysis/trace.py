@@ -25,7 +25,7 @@ from ndstack.languages.language import Language, Lengths
 from ndstack.nn.attention import StackAttention
 from ndstack.nn.evaluating import evaluating
 from ndstack.nn.language_model import LanguageModel
-from ndstack.nn.recognition import Recognizer
+from ndstack.nn.recognition import Recognizer, distinct
 from ndstack.nn.rnn import StackRNN
 
 Model = LanguageModel | Recognizer
@@ -85,17 +85,11 @@ def trace(model: Model, word: Word, language: Language | None = None, lengths: L
         return Trace(symbols, tuple(stack_traces(caught, symbols, names, accept)), accepted=accepted)
     with _caught(model) as caught, evaluating(model):
         logits = model.logits([symbols])[0]
-    inputs = (_distinct(BOS, model.alphabet), *symbols) if model.bos else symbols
-    outputs = (*model.alphabet, _distinct(EOS, model.alphabet))
+    inputs = (distinct(BOS, model.alphabet), *symbols) if model.bos else symbols
+    outputs = (*model.alphabet, distinct(EOS, model.alphabet))
     truth = None if language is None else _truth(language, symbols, lengths, model.alphabet)
     predictions = to_numpy(torch.softmax(logits.double(), dim=-1))
     return Trace(symbols, tuple(stack_traces(caught, inputs)), outputs, predictions, truth)
-
-
-def _distinct(name: str, taken: tuple[str, ...]) -> str:
-    while name in taken:
-        name = f"<{name}>"
-    return name
 
 
 def _truth(language: Language, word: tuple[str, ...], lengths: Lengths, alphabet: tuple[str, ...]) -> Floats:

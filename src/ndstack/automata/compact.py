@@ -24,11 +24,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ndstack.automata.conversion import START, check_no_bottom, restrict_greibach
+from ndstack.automata.conversion import START, check_no_bottom, nothing, restrict_greibach
 from ndstack.automata.merging import merge_types
 from ndstack.automata.pda import BOTTOM, PDA, RestrictedPDA, RestrictedWPDA, Transition
 from ndstack.automata.trimming import trim_restricted
-from ndstack.automata.triples import grammar_rules, to_grammar
+from ndstack.automata.triples import find_grammar
 from ndstack.errors import AutomatonError
 from ndstack.grammars.grammar import CFG, Nonterminal, Rule
 from ndstack.grammars.greibach import Cut, greibach, quadratic_greibach
@@ -53,9 +53,10 @@ def variants(machine: CFG | PDA) -> list[RestrictedPDA]:
     if isinstance(machine, RestrictedPDA):
         return [merge_types(machine)]
     if isinstance(machine, PDA):
-        if not grammar_rules(machine):
-            return [(RestrictedWPDA if machine.weighted else RestrictedPDA)((), START, frozenset())]
-        machine = to_grammar(machine)
+        grammar = find_grammar(machine)
+        if grammar is None:
+            return [nothing(machine)]
+        machine = grammar
     check_no_bottom(machine)
     forms = sorted(_forms(machine), key=_estimate)
     trimmed = [trim_restricted(pda) for pda in _candidates(machine, forms)]

@@ -23,7 +23,7 @@ from ndstack.automata.pda import (
     show_stack,
 )
 from ndstack.automata.trimming import trim_restricted
-from ndstack.automata.triples import grammar_rules, to_grammar
+from ndstack.automata.triples import find_grammar
 from ndstack.errors import AutomatonError, GrammarError
 from ndstack.grammars.grammar import CFG, Symbol
 from ndstack.grammars.greibach import greibach, is_greibach, is_two_greibach
@@ -144,11 +144,15 @@ def to_restricted(machine: CFG | PDA) -> RestrictedPDA:
     """An equivalent restricted PDA for any grammar or PDA (proposition 1)."""
     if isinstance(machine, RestrictedPDA):
         return machine
-    if isinstance(machine, PDA):
-        if not grammar_rules(machine):
-            return (RestrictedWPDA if machine.weighted else RestrictedPDA)((), START, frozenset())
-        machine = to_grammar(machine)
-    return restrict_greibach(greibach(machine))
+    if isinstance(machine, CFG):
+        return restrict_greibach(greibach(machine))
+    grammar = find_grammar(machine)
+    return nothing(machine) if grammar is None else to_restricted(grammar)
+
+
+def nothing(pda: PDA) -> RestrictedPDA:
+    """A restricted PDA for the empty language, with weights if this one has some."""
+    return (RestrictedWPDA if pda.weighted else RestrictedPDA)((), START, frozenset())
 
 
 def restrict_greibach(grammar: CFG) -> RestrictedPDA:

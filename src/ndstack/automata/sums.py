@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from ndstack.automata.pda import PDA
-from ndstack.automata.triples import grammar_rules, to_grammar
+from ndstack.automata.triples import find_grammar, to_grammar
 from ndstack.errors import AutomatonError
 from ndstack.grammars.fixed_point import allsum as allsum_of_grammar
 from ndstack.grammars.inside import log_inside
@@ -17,7 +17,8 @@ def allsum(pda: PDA) -> float:
     tolerance of 1e-14 (half the digits at the brink of divergence); `DivergenceError` if it is infinite.
     """
     _check_weighted(pda)
-    return allsum_of_grammar(to_grammar(pda)) if grammar_rules(pda) else 0.0
+    grammar = find_grammar(pda)
+    return 0.0 if grammar is None else allsum_of_grammar(grammar)
 
 
 def log_probability(pda: PDA, word: Sequence[str]) -> float:

@@ -40,14 +40,20 @@ class _Move:
 
 def to_grammar(pda: PDA) -> CFG:
     """A grammar for the language of any PDA; of a weighted one, with the weights of its strings."""
-    rules = grammar_rules(pda)
-    if not rules:
+    grammar = find_grammar(pda)
+    if grammar is None:
         raise AutomatonError("the automaton accepts no string, and a grammar generates at least one")
-    return (WeightedCFG if pda.weighted else CFG)(rules, rules[0].left)
+    return grammar
 
 
-def grammar_rules(pda: PDA) -> tuple[Rule, ...]:
-    """The rules of `to_grammar`, the start variable's first; none if the language is empty."""
+def find_grammar(pda: PDA) -> CFG | None:
+    """The same; None if the language is empty."""
+    rules = _rules(pda)
+    return (WeightedCFG if pda.weighted else CFG)(rules, rules[0].left) if rules else None
+
+
+def _rules(pda: PDA) -> tuple[Rule, ...]:
+    """The start variable's first; none if the language is empty."""
     by_state: dict[str, list[_Move]] = {}
     for move in _moves(pda):
         by_state.setdefault(move.state, []).append(move)

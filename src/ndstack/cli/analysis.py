@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ndstack.cli.app import command
-from ndstack.cli.arguments import AsJson, OutPicture, Seed
+from ndstack.cli.arguments import AsJson, OutPicture, Seed, as_text
 from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
@@ -39,7 +39,9 @@ AllRuns = Annotated[
 )
 def parse(
     run: Source_,
-    string: Annotated[str, typer.Argument(help="To be read; long symbols spaced, or tabbed.")],
+    string: Annotated[
+        str, typer.Argument(help="To be read; long symbols spaced, or tabbed.", callback=as_text)
+    ],
     best: Annotated[int, typer.Option(min=0, help="How many runs, the most probable first.")] = 1,
     samples: Annotated[int, typer.Option(min=0, help="How many runs drawn by chance, instead.")] = 0,
     time: Time = None,
@@ -88,7 +90,8 @@ def parse(
 def draw(
     run: Source_,
     strings: Annotated[
-        list[str] | None, typer.Argument(metavar="STRING", help="To be read; for pca, also several.")
+        list[str] | None,
+        typer.Argument(metavar="STRING", help="To be read; for pca, also several.", callback=as_text),
     ] = None,
     what: Annotated[What, typer.Option(help="What to draw.")] = "attention",
     out: OutPicture = Path("stack.svg"),

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from ndstack import __version__
-from ndstack.errors import NdstackError
+from ndstack.errors import NdstackError, is_out_of_memory
 
 PANELS = {
     "Start here": ("demo", "explore"),
@@ -83,8 +83,6 @@ def command(*examples: str) -> Callable[[_Function], _Function]:
 
 
 INTERRUPTED = 130
-OUT_OF_MEMORY = ("can't allocate memory", "out of memory")
-"""What torch says when memory is short, on a CPU and on other devices."""
 LONGEST_ERROR = 800
 """Characters; what is longer has a file or a long argument in it."""
 
@@ -102,23 +100,29 @@ def main() -> None:
     try:
         code = app(sys.argv[1:] or ["--help"], prog_name="ndstack", standalone_mode=False)
         sys.stdout.flush()
-    except (NdstackError, TyperException) as error:
-        message = error.format_message() if isinstance(error, TyperException) else str(error)
-        _fail(" ".join(message.split()))
+    except (KeyboardInterrupt, typer.Abort, Interrupted) as end:  # before RuntimeError, which Abort is
+        _interrupted(str(end))
+    except NdstackError as error:
+        _fail(str(error))
+    except TyperException as error:
+        _fail_to_parse(error)
     except (BrokenPipeError, SystemExit) as end:
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
             raise
         # What reads our output, such as `head`, has had enough; typer makes that exit code 1.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except (MemoryError, OverflowError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not any(words in str(error) for words in OUT_OF_MEMORY):
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
             raise
         _fail("this needs more memory than there is; ask for something smaller")
+    except OverflowError as error:
+        _fail(f"a number given is too large ({error}); give a smaller one")
+    except UnicodeEncodeError as error:  # a name of a file in a locale that does not have its letters
+        name = error.object[:100]
+        _fail(f"{name!r} cannot be written as {error.encoding}; choose another name, or LC_ALL=C.UTF-8")
     except OSError as error:
         _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
-    except (KeyboardInterrupt, typer.Abort, Interrupted) as end:
-        _interrupted(str(end))
     if code == INTERRUPTED:  # so typer reports Ctrl-C
         _interrupted()
     sys.exit(code if isinstance(code, int) else 0)
@@ -134,7 +138,18 @@ def _interrupted(advice: str = "") -> None:
     sys.exit(INTERRUPTED)
 
 
+def _fail_to_parse(error: TyperException) -> None:
+    """Say which words of the command line were wrong, and where the right ones stand."""
+    message, context = error.format_message(), getattr(error, "ctx", None)
+    if not message:  # a group of commands without one of them: its help has been shown
+        sys.exit(0)
+    if context is not None and not message.endswith("?"):
+        message = f"{message.rstrip('.')}; see {context.command_path} --help"
+    _fail(message)
+
+
 def _fail(message: str) -> None:
+    message = " ".join(message.split())
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
     if len(shown) > LONGEST_ERROR:
         shown = f"{shown[: LONGEST_ERROR // 2]} [...] {shown[-LONGEST_ERROR // 2 :]}"

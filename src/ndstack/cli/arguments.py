@@ -1,8 +1,9 @@
 """Arguments that several commands share: one name, one meaning, one wording."""
 
+import os
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,7 +13,16 @@ if TYPE_CHECKING:
     from ndstack.grammars import CFG
     from ndstack.languages import Language
 
-MOST_LENGTH = 20_000
+
+def as_text(given: Any) -> Any:
+    """Words as typed, also where the locale is not UTF-8; names of files keep their bytes, text does not."""
+    if isinstance(given, list):
+        return [as_text(word) for word in given]
+    try:
+        os.fsdecode(given or "").encode()
+    except UnicodeEncodeError:
+        return os.fsencode(given).decode("utf-8", "replace")
+    return given
 
 
 def complete_language(incomplete: str) -> list[str]:
@@ -34,6 +44,13 @@ def complete_experiment(incomplete: str) -> list[str]:
     files = (resources.files("ndstack") / "experiments" / "dissertation").iterdir()
     names = ["list", *sorted(file.name.removesuffix(".toml") for file in files)]
     return [name for name in names if name.startswith(incomplete)]
+
+
+def strings(about: str) -> Any:
+    """The argument of commands that take a language, or a grammar instead, and strings."""
+    return typer.Argument(
+        metavar="[LANGUAGE] STRING", help=about, autocompletion=complete_language, callback=as_text
+    )
 
 
 LanguageName = Annotated[
@@ -81,7 +98,7 @@ Split = Annotated[
 
 # Of commands that make strings.
 Count = Annotated[int, typer.Option("--count", min=1, help="How many strings.")]
-Prefix = Annotated[str, typer.Option("--prefix", help="What they begin with.")]
+Prefix = Annotated[str, typer.Option("--prefix", help="What they begin with.", callback=as_text)]
 _LONGEST = typer.Option("--max-length", min=1, help="Cut off after so many symbols.")
 MaxLength = Annotated[int, _LONGEST]
 MaxLengthIfGiven = Annotated[int | None, _LONGEST]
@@ -111,13 +128,15 @@ def plain_grammar(language: "Language") -> "CFG":
 
 def parse_lengths(text: str) -> tuple[int, int]:
     """A range of lengths as typed: `40:80`, or `40` for one length."""
+    from ndstack.languages.language import LONGEST
+
     low, colon, high = text.partition(":")
     high = high if colon else low
     numbers = low.isdecimal() and high.isdecimal()
     if (numbers and len(low + high) < 100 and int(low) > int(high)) or not numbers:
         raise NdstackError(f"{text!r} is not a range of lengths; write 40:80, or 40 for one length")
-    if len(low + high) >= 100 or int(high) > MOST_LENGTH:
-        raise NdstackError(f"length {high} is more than {MOST_LENGTH:,}, the longest this command samples")
+    if len(low + high) >= 100 or int(high) > LONGEST:
+        raise NdstackError(f"length {high} is more than {LONGEST:,}, the longest this command samples")
     return int(low), int(high)
 
 

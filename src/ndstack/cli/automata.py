@@ -11,10 +11,10 @@ from ndstack.cli.arguments import (
     AsJson,
     GrammarFile,
     OutSvg,
-    complete_language,
     find_language,
     parse_word,
     plain_grammar,
+    strings,
 )
 from ndstack.errors import NdstackError
 
@@ -29,12 +29,7 @@ Form = Literal["same", "proper", "greibach", "2-greibach"]
     "ndstack recognize --grammar anbnc.cfg --grammar abncn.cfg aabbcc aabbc",
 )
 def recognize(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[LANGUAGE] STRING", help="Strings to read.", autocompletion=complete_language
-        ),
-    ],
+    words: Annotated[list[str], strings("Strings to read.")],
     grammar: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="A grammar file; several for the intersection of their languages."),
@@ -66,12 +61,7 @@ def recognize(
     "ndstack automaton --grammar my.cfg 'the cat sleeps' --transitions",
 )
 def automaton(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[LANGUAGE] STRING", help="A string to read.", autocompletion=complete_language
-        ),
-    ],
+    words: Annotated[list[str], strings("A string to read.")],
     grammar: GrammarFile = None,
     out: OutSvg = None,
     transitions: Annotated[bool, typer.Option("--transitions", help="Print the transitions.")] = False,

@@ -121,8 +121,6 @@ def _run(experiment: "Experiment", scale: str, options: SweepOptions) -> None:
         raise NdstackError("--address given, but the engine is local; expected --engine ray with it")
     if options.out is None:
         raise NdstackError("no folder given; expected --out FOLDER, a new one or one to go on with")
-    if options.suites is not None and not options.suites.exists():
-        raise NdstackError(f"{options.suites} does not exist, expected a folder of suites")
     experiment.at(scale)
     folder = experiments.SweepFolder(options.out)
     settings, suites = _text(experiment, scale, folder, options)
@@ -154,18 +152,23 @@ def _text(
     """The corpus of an experiment on text; a smoke run may have one that is made for it."""
     corpus, suites = options.corpus, options.suites
     if not experiment.text:
-        if corpus is not None:
-            raise NdstackError(f"--corpus given, but {experiment.name} is about formal languages")
-        return None, suites
-    from ndstack.experiments import natural
+        for name, given in (("--corpus", corpus), ("--suites", suites)):
+            if given is not None:
+                raise NdstackError(f"{name} given, but {experiment.name} is about formal languages")
+        return None, None
+    from ndstack.experiments.natural import make_example
+    from ndstack.text.launch import corpus_settings
+    from ndstack.text.suites import find_suites, read_suite
 
+    for file in find_suites([suites]) if suites is not None else ():
+        read_suite(file)  # what is wrong with one is found before anything is trained
     if corpus is None:
         if scale != "smoke":
             raise NdstackError(
                 f"{experiment.name} needs a corpus: --corpus FOLDER, made by ndstack text prepare"
             )
-        corpus, suites = natural.make_example(folder.folder / "example")
-    return natural.corpus_settings(corpus), suites
+        corpus, suites = make_example(folder.folder / "example")
+    return corpus_settings(corpus), suites
 
 
 def _report(folder: "SweepFolder", out: Path | None, as_json: bool) -> None:

@@ -16,12 +16,13 @@ from ndstack.cli.arguments import (
     Lengths,
     OutFolder,
     Seed,
-    complete_language,
     find_language,
     non_empty_lengths,
     parse_lengths,
     parse_word,
+    strings,
 )
+from ndstack.cli.output import print_table
 from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 def languages(as_json: AsJson = False) -> None:
     """List the formal languages with a sample string each."""
     import numpy as np
-    from rich.console import Console
-    from rich.table import Table
 
     from ndstack.languages import DESCRIPTIONS, get
 
@@ -45,15 +44,9 @@ def languages(as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    table = Table(box=None, header_style="bold")
-    table.add_column("name", no_wrap=True)
-    table.add_column("strings")
-    table.add_column("a sample", no_wrap=True)
-    for row in rows:
-        table.add_row(*row.values())
-    console = Console(markup=False, highlight=False, emoji=False)
-    console.print(table)
-    console.print("All but hardest-cfl and count-3 also for k symbols, as in marked-reversal(k=40).")
+    columns = ("name", "strings", "a sample")
+    print_table(columns, (list(row.values()) for row in rows), unbroken=("name", "a sample"))
+    print("All but hardest-cfl and count-3 also for k symbols, as in marked-reversal(k=40).")
 
 
 @command(
@@ -104,14 +97,7 @@ def sample(
     "ndstack probability --grammar my.cfg 'the cat sleeps'",
 )
 def probability(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[LANGUAGE] STRING",
-            help="Symbols longer than a character: spaced, or tabbed.",
-            autocompletion=complete_language,
-        ),
-    ],
+    words: Annotated[list[str], strings("Symbols longer than a character: spaced, or tabbed.")],
     grammar: GrammarFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -143,9 +129,11 @@ def dataset(
     as_json: AsJson = False,
 ) -> None:
     """Sample training, validation and test strings into a new folder."""
+    from ndstack.files import check_new
     from ndstack.languages import Plan, make_dataset, write_dataset
     from ndstack.progress import progress_bar
 
+    check_new(out)  # before anything is sampled
     source = find_language(language, grammar)
     plan = Plan(
         train=train,

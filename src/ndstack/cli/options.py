@@ -4,12 +4,13 @@ import dataclasses
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
+from ndstack.cli.app import Interrupted
 from ndstack.cli.arguments import (
     AsJson,
     Corpus,
@@ -19,31 +20,40 @@ from ndstack.cli.arguments import (
 )
 
 if TYPE_CHECKING:
-    from ndstack.training.launch import Show
+    from ndstack.training import Result, RunConfig
+    from ndstack.training.material import Show
 
 
 def unfold(function: Callable[..., None]) -> Callable[..., None]:
-    """A function whose last parameter is a dataclass, as one that takes the fields as options."""
+    """A function some of whose parameters are dataclasses, as one that takes the fields as options."""
     signature = inspect.signature(function)
-    *own, last = signature.parameters.values()
-    group = last.annotation
-    hints = get_type_hints(group, include_extras=True)
-    options = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in dataclasses.fields(group)
-    ]
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, tuple[type[Any], list[str]]] = {}
+    for one in signature.parameters.values():
+        group, found = one.annotation, [one]
+        if isinstance(group, type) and dataclasses.is_dataclass(group):
+            found = list(_options(group))
+            groups[one.name] = group, [option.name for option in found]
+        parameters += (option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in found)
 
     @functools.wraps(function)
     def call(**values: Any) -> None:
-        given = {option.name: values.pop(option.name) for option in options}
-        function(**values, **{last.name: group(**given)})
+        made = {
+            name: group(**{option: values.pop(option) for option in options})
+            for name, (group, options) in groups.items()
+        }
+        function(**values, **made)
 
-    parameters = [*(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *options]
     call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {one.name: one.annotation for one in parameters}
     return call
+
+
+def _options(group: type[Any]) -> Iterator[inspect.Parameter]:
+    """The fields of a dataclass as parameters."""
+    hints, kind = get_type_hints(group, include_extras=True), inspect.Parameter.KEYWORD_ONLY
+    for field in dataclasses.fields(group):
+        yield inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +84,15 @@ class TrainOptions:
     def result_as_json(self) -> bool:
         """Whether the last line is JSON: if asked for, or if no person reads it."""
         return self.as_json or not sys.stdout.isatty()
+
+    def train(self, train: Callable[..., "Result"], folder: Path, config: "RunConfig | None") -> "Result":
+        """Call the given function with these options; Ctrl-C says how to go on."""
+        from ndstack.training.run import Run, is_run
+
+        try:
+            return train(folder, config, show=self.show, tensorboard=self.tensorboard)
+        except KeyboardInterrupt:
+            raise Interrupted(f"{Run.open(folder).resuming} goes on" if is_run(folder) else "") from None
 
     def apply_settings(self, values: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
         """Settings, changed by a command's own flags, changed by these, changed by --set."""

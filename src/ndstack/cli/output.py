@@ -1,19 +1,38 @@
 """How commands show what they found."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 WIDE = 200
 """Columns where there is no terminal whose width counts."""
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; numbers with four decimals."""
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: int | None = None,
+    unbroken: Collection[str] = (),
+) -> None:
+    """Print a table; numbers with four decimals.
+
+    Args:
+        columns: their names.
+        rows: a cell for each column.
+        right: columns from this number on are flush right.
+        unbroken: names of columns whose cells stay on one line.
+    """
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for place, column in enumerate(columns):
+        flush_right = right is not None and place >= right
+        table.add_column(
+            column,
+            overflow="fold",
+            justify="right" if flush_right else "left",
+            no_wrap=column in unbroken,
+        )
     for row in rows:
         table.add_row(*(_show(cell) for cell in row))
     console = Console(markup=False, highlight=False, emoji=False)

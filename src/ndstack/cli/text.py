@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ndstack.cli.app import Interrupted, app, as_epilog
+from ndstack.cli.app import app, as_epilog
 from ndstack.cli.arguments import (
     AsJson,
     Corpus,
@@ -81,7 +81,9 @@ def prepare(
         typer.Argument(metavar="IN", help="A tokenised text file, or a folder: train.txt, valid.txt, ..."),
     ],
     out: OutFolder,
-    size: Annotated[int | None, typer.Option(help="At most so many types, <unk> and <eos> included.")] = None,
+    size: Annotated[
+        int | None, typer.Option(help="At most so many types, `<unk>` and `<eos>` included.")
+    ] = None,
     min_count: Annotated[int, typer.Option(min=1, help="Leave out words that occur less often.")] = 1,
     vocabulary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="One word a line, instead of counting them.")
@@ -90,8 +92,8 @@ def prepare(
 ) -> None:
     """Turn tokenised text into a corpus: a vocabulary and files of indices, in constant memory.
 
-    Words are what stands between spaces; <eos> is added after every line. The vocabulary is that of the
-    training part; all other words become <unk>.
+    Words are what stands between spaces; `<eos>` is added after every line. The vocabulary is that of the
+    training part; all other words become `<unk>`.
     """
     from ndstack.progress import progress_bar
     from ndstack.text.preparation import prepare, work
@@ -161,10 +163,7 @@ def train(
             raise NdstackError("expected CORPUS, --model NAME and --out FOLDER, or --resume FOLDER")
         config = launch.configure(corpus, model, hidden=hidden, window=window, depth=depth, settings=values)
         folder = out
-    try:
-        result = launch.train(folder, config, show=options.show, tensorboard=options.tensorboard)
-    except KeyboardInterrupt:
-        raise Interrupted(f"ndstack text train --resume {folder} goes on") from None
+    result = options.train(launch.train, folder, config)
     name = Run.open(folder).config.model
     if options.result_as_json:
         print(json.dumps({"run": str(folder), "model": name, **result.summary()}))
@@ -185,7 +184,7 @@ def evaluate(
     rows: Annotated[int | None, typer.Option(min=1, help="As in training if not given.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the perplexity of the best model of a run; every token counts, <eos> included.
+    """Measure the perplexity of the best model of a run; every token counts, `<eos>` included.
 
     On the corpus of the run, unless --corpus names another one with the same vocabulary.
     """
@@ -224,7 +223,7 @@ def generate(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Let the best model of a run write sentences, each after <eos>."""
+    """Let the best model of a run write sentences, each after `<eos>`."""
     from ndstack.nn import greedy as take_best
     from ndstack.nn import sample
     from ndstack.text.vocabulary import Vocabulary

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import typer
 
 from ndstack.cli.app import as_epilog
-from ndstack.cli.arguments import AsJson, OutPictureIfGiven
+from ndstack.cli.arguments import AsJson, OutPictureIfGiven, as_text
+from ndstack.cli.output import print_table
 from ndstack.cli.text import RunFolder, open_run, text
 from ndstack.errors import NdstackError
 
@@ -21,7 +22,7 @@ from ndstack.errors import NdstackError
 def surprisal(
     run: RunFolder,
     sentences: Annotated[
-        list[str] | None, typer.Argument(metavar="SENTENCE", help="Words with spaces.")
+        list[str] | None, typer.Argument(metavar="SENTENCE", help="Words with spaces.", callback=as_text)
     ] = None,
     file: Annotated[Path | None, typer.Option(metavar="FILE", help="A sentence a line.")] = None,
     out: OutPictureIfGiven = None,
@@ -29,12 +30,9 @@ def surprisal(
 ) -> None:
     """Show how surprising each word of a sentence is to the best model of a run, in bits.
 
-    Each sentence is read on its own, after <eos>. Words that the model does not know are read as <unk> and
-    marked with a star.
+    Each sentence is read on its own, after `<eos>`. Words that the model does not know are read as `<unk>`
+    and marked with a star.
     """
-    from rich.console import Console
-    from rich.table import Table
-
     from ndstack import plotting
     from ndstack.text.lines import sentences_of
     from ndstack.text.pictures import draw_surprisals
@@ -55,14 +53,9 @@ def surprisal(
         for words in scored:
             print(json.dumps([word._asdict() for word in words]))
         return
-    console = Console(markup=False, highlight=False, emoji=False)
     for words in scored:
-        table = Table("word", "bits", box=None)
-        table.columns[1].justify = "right"
-        for word in words:
-            table.add_row(word.text if word.known else f"{word.text}*", f"{word.bits:.2f}")
-        table.add_row("sum", f"{sum(word.bits for word in words):.2f}")
-        console.print(table)
+        rows = [(word.text if word.known else f"{word.text}*", f"{word.bits:.2f}") for word in words]
+        print_table(("word", "bits"), [*rows, ("sum", f"{sum(word.bits for word in words):.2f}")], right=1)
     if not all(word.known for words in scored for word in words):
         print("* not in the vocabulary, read as <unk>")
     if out is not None:
@@ -94,7 +87,7 @@ def sg(
     0.285.
     """
     from ndstack import plotting
-    from ndstack.cli.text_tables import circuits, print_circuits, print_suites
+    from ndstack.cli.text_tables import circuits, print_circuits, print_suites, print_unknown
     from ndstack.progress import progress_bar
     from ndstack.text.generalization import AVERAGINGS, evaluate
     from ndstack.text.pictures import CHANCE, draw_circuits
@@ -111,29 +104,22 @@ def sg(
         plotting.check_format(out)
     suites = [read_suite(path) for path in find_suites(others)]
     ways = AVERAGINGS if averaging == "both" else (averaging,)
-    results, unknown = {}, {}
+    scorers = {str(run): ModelScorer(open_run(run)[1]) for run in runs}
     with progress_bar("reading sentences", len(runs) * sum(len(one.sentences) for one in suites)) as advance:
-        for run in runs:
-            scorer = ModelScorer(open_run(run)[1])
-            results[str(run)] = evaluate(suites, scorer, progress=advance)
-            unknown[str(run)] = scorer
+        results = {name: evaluate(suites, scorer, progress=advance) for name, scorer in scorers.items()}
     if out is not None:
         plotting.save(draw_circuits(results, ways[0], CHANCE[ways[0]] if len(suites) >= 33 else None), out)
     if as_json:
         for name, result in results.items():
-            print(json.dumps({"run": name, **circuits(result, ways), "unknown": dict(unknown[name].unknown)}))
+            print(json.dumps({"run": name, **circuits(result, ways), "unknown": dict(scorers[name].unknown)}))
         return
     for way in ways:
         print_circuits(results, way)
     if by_suite:
         for name, result in results.items():
             print_suites(name, result, ways)
-    for name, scorer in unknown.items():
-        count, common = scorer.unknown.total(), ", ".join(word for word, _ in scorer.unknown.most_common(8))
-        print(
-            f"{name}: {count:,} of {scorer.words:,} words read as <unk>"
-            + (f": {common} ..." if count else "")
-        )
+    for name, scorer in scorers.items():
+        print_unknown(name, scorer)
 
 
 @text.command(epilog=as_epilog("ndstack text pairs run blimp/*.jsonl"))

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from ndstack.cli.output import print_table
 from ndstack.text.generalization import SHORT, Averaging, Generalization
+from ndstack.text.scoring import ModelScorer
 
 
 def circuits(result: Generalization, ways: Sequence[Averaging]) -> dict[str, Any]:
@@ -26,24 +25,24 @@ def print_circuits(results: Mapping[str, Generalization], way: Averaging) -> Non
     scores = {name: one.by_circuit(way) for name, one in results.items()}
     names = list(dict.fromkeys(circuit for own in scores.values() for circuit in own))
     counted = sum(one.counts(way) for one in next(iter(results.values())).suites)
-    table = Table("model", "SG score", *(SHORT.get(name, name) for name in names), box=None)
-    for column in table.columns[1:]:
-        column.justify = "right"
+    print(f'"{way}" averaging, {counted} suite{"s" * (counted != 1)}')
+    rows = []
     for name, own in scores.items():
-        score = results[name].score(way)
-        shown = [own.get(circuit) for circuit in names]
-        table.add_row(name, *("-" if value is None else f"{value:.3f}" for value in (score, *shown)))
-    console = Console(markup=False, highlight=False, emoji=False)
-    console.print(f'"{way}" averaging, {counted} suite{"s" * (counted != 1)}')
-    console.print(table)
+        values = (results[name].score(way), *(own.get(circuit) for circuit in names))
+        rows.append((name, *(None if value is None else f"{value:.3f}" for value in values)))
+    print_table(("model", "SG score", *(SHORT.get(name, name) for name in names)), rows, right=1)
 
 
 def print_suites(name: str, result: Generalization, ways: Sequence[Averaging]) -> None:
     """A row for each suite."""
-    table = Table(name, "circuit", "items", *ways, box=None)
-    for column in table.columns[2:]:
-        column.justify = "right"
+    rows = []
     for one in result.suites:
         shown = (f"{one.accuracy(way):.3f}" + ("" if one.counts(way) else " (not counted)") for way in ways)
-        table.add_row(one.name, one.circuit or "none", str(len(one.holds)), *shown)
-    Console(markup=False, highlight=False, emoji=False).print(table)
+        rows.append((one.name, one.circuit or "none", len(one.holds), *shown))
+    print_table((name, "circuit", "items", *ways), rows, right=2)
+
+
+def print_unknown(name: str, scorer: ModelScorer) -> None:
+    """How many words a model did not know, and the commonest of them."""
+    count, common = scorer.unknown.total(), ", ".join(word for word, _ in scorer.unknown.most_common(8))
+    print(f"{name}: {count:,} of {scorer.words:,} words read as <unk>" + (f": {common} ..." if count else ""))

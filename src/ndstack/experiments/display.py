@@ -19,6 +19,7 @@ from ndstack.experiments.estimate import show_seconds
 from ndstack.experiments.folder import SweepFolder
 from ndstack.experiments.sweep import Watcher
 from ndstack.experiments.trials import Trial
+from ndstack.training.run import best_epoch
 
 MOST_ROWS = 20
 
@@ -122,7 +123,7 @@ def best_of(folder: SweepFolder, trial: Trial) -> dict[str, Any]:
     history = [] if run is None else run.metrics()
     if not history:
         return {}
-    best = min(history, key=lambda line: float(line["validation_cross_entropy"]))
+    best = best_epoch(history)
     kept = {
         name: best[f"validation_{name}"]
         for name in ("difference", "perplexity")

@@ -33,24 +33,14 @@ def draw(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Fi
         "heatmaps": inside.draw_heatmaps,
     }
     maker = makers.get(output.kind)
-    tongues, labels = shown_languages(output, experiment), shown_models(output, experiment)
+    tongues, labels = experiment.shown_languages(output), experiment.shown_models(output)
     shown = [one for one in runs if one.trial.base_language in tongues and one.trial.label in labels]
     return None if maker is None else maker(output, experiment, shown)
 
 
-def shown_languages(output: Output, experiment: Experiment) -> list[str]:
-    """The panels of a figure."""
-    return output.languages or experiment.languages
-
-
-def shown_models(output: Output, experiment: Experiment) -> list[str]:
-    """The lines of a figure, or the rows of a table."""
-    return output.models or [model.label for model in experiment.models]
-
-
 def draw_curves(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Figure:
     """A row for each language: validation by epoch on the left, test by length on the right."""
-    tongues, labels = shown_languages(output, experiment), shown_models(output, experiment)
+    tongues, labels = experiment.shown_languages(output), experiment.shown_models(output)
     figure, grid = new_grid(len(tongues), 2, WIDTH, ROW * len(tongues) + 0.7)
     for language, (left, right) in zip(tongues, grid, strict=True):
         for index, label in enumerate(labels):
@@ -81,7 +71,7 @@ def draw_curves(output: Output, experiment: Experiment, runs: Sequence[Finished]
 
 def draw_capacity(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Figure:
     """A panel for each language: the validation difference by alphabet size (figures 9.1 to 9.3)."""
-    tongues, labels = shown_languages(output, experiment), shown_models(output, experiment)
+    tongues, labels = experiment.shown_languages(output), experiment.shown_models(output)
     figure, grid = new_grid(len(tongues), 1, 6.4, 2.6 * len(tongues) + 0.7)
     for language, (axes,) in zip(tongues, grid, strict=True):
         for index, label in enumerate(labels):
@@ -110,7 +100,7 @@ def draw_capacity(output: Output, experiment: Experiment, runs: Sequence[Finishe
 def draw_scatter(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Figure:
     """SG score against test perplexity, a point for each run (figure 7.2)."""
     figure, axes = new_axes(5.4, 4.0)
-    for index, label in enumerate(shown_models(output, experiment)):
+    for index, label in enumerate(experiment.shown_models(output)):
         mine = [one for one in runs if one.trial.label == label and one.text.get("sg_score") is not None]
         points = [(one.text.get("test_perplexity", perplexity(one)), one.text["sg_score"]) for one in mine]
         if points:

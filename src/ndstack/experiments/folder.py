@@ -21,7 +21,7 @@ from ndstack import files
 from ndstack.errors import NdstackError
 from ndstack.experiments.spec import Experiment
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import FAILED, Measure, is_done, read_json
+from ndstack.experiments.work import FAILED, Measure, is_done
 from ndstack.training import Run
 from ndstack.training.config import merge
 from ndstack.training.run import STATE, is_run
@@ -79,7 +79,7 @@ class SweepFolder:
             )
         found = []
         for path in paths:
-            plan = read_json(path)
+            plan = files.read_json(path)
             known = isinstance(plan, dict) and plan.get("format") == FORMAT
             if not known or not isinstance(plan.get("scale"), str):
                 raise NdstackError(
@@ -110,7 +110,7 @@ class SweepFolder:
 
     def failure(self, trial: Trial) -> str:
         """Why it failed."""
-        found = read_json(self.trial(trial) / FAILED)
+        found = files.read_json(self.trial(trial) / FAILED)
         return str(found.get("message", found) if isinstance(found, dict) else found)
 
     def run(self, trial: Trial) -> Run | None:

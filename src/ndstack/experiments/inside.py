@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ndstack.analysis.figures import Evolution, draw_pca, readings_by_next_symbol
+from ndstack.analysis.figures.picture import heat_map
 from ndstack.analysis.trace import trace
 from ndstack.errors import NdstackError
 from ndstack.experiments.results import Finished
 from ndstack.experiments.spec import Experiment, Output
 from ndstack.languages import Language
 from ndstack.plotting import new_axes, new_grid
-from ndstack.training.launch import find_language
+from ndstack.training.material import find_language
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MARKER = "#"
+GREYS = "Greys"
+"""Black is 1, white is 0, as in the dissertation."""
 SAMPLES = 100
 """Strings whose readings figure 9.4 shows."""
 PATTERN = 4
@@ -31,7 +33,7 @@ SHOWN = 3
 
 def draw_evolution(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Figure:
     """The share of the correct action type at each position, after each epoch (figure 6.2)."""
-    labels = output.models or [model.label for model in experiment.models]
+    labels = experiment.shown_models(output)
     chosen = {label: [one for one in runs if one.trial.label == label] for label in labels}
     panels = {label: min(found, key=lambda one: one.score) for label, found in chosen.items() if found}
     if not panels:
@@ -43,7 +45,7 @@ def draw_evolution(output: Output, experiment: Experiment, runs: Sequence[Finish
         word = language.sample(lengths[len(lengths) // 2], np.random.default_rng(0))
         evolution = Evolution.of_run(one.run, word)
         values = correct_shares(evolution)
-        _heat_map(axes, values)
+        heat_map(axes, values, colors=GREYS)
         axes.set(title=label, xlabel="position", ylabel="epoch")
         axes.set_yticks([0, len(values) - 1], [str(evolution.epochs[0]), str(evolution.epochs[-1])])
     return figure
@@ -84,7 +86,7 @@ def draw_heatmaps(output: Output, experiment: Experiment, runs: Sequence[Finishe
     figure, grid = new_grid(1, len(chosen), 1.9 * len(chosen) + 0.4, 1.2 + 0.13 * len(word))
     for number, (one, axes) in enumerate(zip(chosen, grid[0], strict=True)):
         stack = trace(one.run.load(), word).stack()
-        _heat_map(axes, stack.readings)
+        heat_map(axes, stack.readings, colors=GREYS)
         axes.set_xticks(range(len(stack.reading_names)), stack.reading_names, rotation=90, fontsize=7)
         axes.set_yticks(range(len(word)), word if number == 0 else [""] * len(word), fontsize=7)
         axes.set_title("best" if number == 0 else f"restart {one.trial.restart}", fontsize=9)
@@ -99,12 +101,6 @@ def pattern(language: Language, lengths: tuple[int, int]) -> tuple[str, ...]:
     half = language.lengths(*lengths)[-1] // 2
     first = [symbols[place % len(symbols)] for place in range(half)]
     return (*first, MARKER, *reversed(first))
-
-
-def _heat_map(axes: Axes, values: Any) -> None:
-    """Black is 1, white is 0, as in the dissertation."""
-    axes.grid(False)
-    axes.imshow(values, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
 
 
 def _nothing(output: Output) -> Figure:

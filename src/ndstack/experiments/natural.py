@@ -5,26 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ndstack import files
 from ndstack.errors import NdstackError
 from ndstack.text import launch, task
-from ndstack.text.corpus import read_corpus
 from ndstack.text.example import write_example
 from ndstack.text.generalization import SHORT
 from ndstack.text.generalization import evaluate as generalize
 from ndstack.text.preparation import prepare
 from ndstack.text.scoring import ModelScorer
 from ndstack.text.suites import find_suites, read_suite
-from ndstack.training import Run, RunConfig
+from ndstack.training import Run
 
 SENTENCES = 60
 """Of the text that is made for a smoke run."""
-
-
-def corpus_settings(folder: Path) -> dict[str, Any]:
-    """The `corpus` table of a run on a corpus that `ndstack text prepare` made."""
-    header = read_corpus(folder).header
-    return {"folder": str(files.real(folder)), "sha256": launch.checksums(header)}
 
 
 def make_example(folder: Path) -> tuple[Path, Path]:
@@ -36,11 +28,6 @@ def make_example(folder: Path) -> tuple[Path, Path]:
             write_example(text, SENTENCES)
         prepare(text, corpus)
     return corpus, text / "suites"
-
-
-def train(folder: Path, config: RunConfig | None) -> dict[str, Any]:
-    """Train on text, or go on."""
-    return launch.train(folder, config).summary()
 
 
 def measure(run: Run, suites: str | None) -> dict[str, Any]:

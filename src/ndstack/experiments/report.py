@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
-from typing import Any
 
 from ndstack import files, plotting
 from ndstack.errors import NdstackError
@@ -134,10 +132,7 @@ def _environments(runs: list[Finished]) -> dict[str, set[str]]:
         path = one.run.folder / ENVIRONMENT
         if not path.exists():
             continue
-        try:
-            values: Any = json.loads(path.read_bytes())
-        except (ValueError, RecursionError):
-            values = None
+        values = files.read_json(path)
         if not isinstance(values, dict):
             raise NdstackError(f"{path} is damaged: expected JSON with versions and machine")
         for key, value in values.items():

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ndstack import files
 from ndstack.experiments.folder import SweepFolder
 from ndstack.experiments.spec import Selection
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import TEST, TEXT, Measure, read_json
+from ndstack.experiments.work import TEST, TEXT, Measure
 from ndstack.training import Run
+from ndstack.training.run import best_epoch
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +43,7 @@ class Finished:
     @cached_property
     def best(self) -> dict[str, Any]:
         """The metrics of the best epoch."""
-        return min(self.history, key=lambda line: float(line["validation_cross_entropy"]))
+        return best_epoch(self.history)
 
     @property
     def score(self) -> float:
@@ -51,13 +53,13 @@ class Finished:
     @cached_property
     def test(self) -> dict[int, float]:
         """The cross-entropy difference on the test set, by length."""
-        rows = read_json(self.run.folder / TEST)["by_length"]
+        rows = files.read_json(self.run.folder / TEST)["by_length"]
         return {int(row["length"]): float(row["difference"]) for row in rows}
 
     @cached_property
     def text(self) -> dict[str, Any]:
         """What was measured on text."""
-        found = read_json(self.run.folder / TEXT)
+        found = files.read_json(self.run.folder / TEXT)
         return found if isinstance(found, dict) else {}
 
     @cached_property

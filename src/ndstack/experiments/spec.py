@@ -47,9 +47,8 @@ from pydantic import (
 )
 
 from ndstack import languages
-from ndstack.errors import NdstackError
+from ndstack.errors import NdstackError, first_problem
 from ndstack.nn import models as networks
-from ndstack.nn.configuration import first_problem
 from ndstack.training.config import merge, read_toml
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
@@ -200,6 +199,14 @@ class Experiment(Table):
         if not self.alphabet_sizes:
             return self.languages
         return [f"{language}(k={k})" for language in self.languages for k in self.alphabet_sizes]
+
+    def shown_languages(self, output: Output) -> list[str]:
+        """The panels of a figure."""
+        return output.languages or self.languages
+
+    def shown_models(self, output: Output) -> list[str]:
+        """The lines of a figure, or the rows of a table."""
+        return output.models or [model.label for model in self.models]
 
     def _check_names(self, source: str) -> None:
         """Models, languages and labels that do not exist are noticed before anything runs."""

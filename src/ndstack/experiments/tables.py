@@ -8,7 +8,6 @@ import io
 import statistics
 from collections.abc import Sequence
 
-from ndstack.experiments.figures import shown_languages, shown_models
 from ndstack.experiments.results import Finished, perplexity, select
 from ndstack.experiments.spec import Experiment, Output
 
@@ -60,7 +59,7 @@ def make(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sh
     if output.kind in ("times", "perplexity", "circuits"):
         return _beside(output, experiment, runs)
     if output.kind == "scatter":
-        chosen = [one for one in runs if one.trial.label in shown_models(output, experiment)]
+        chosen = [one for one in runs if one.trial.label in experiment.shown_models(output)]
         rows: list[list[Cell]] = [
             [one.trial.label, one.trial.restart, one.text.get("test_perplexity"), one.text.get("sg_score")]
             for one in chosen
@@ -105,8 +104,8 @@ def trials_sheet(runs: Sequence[Finished]) -> Sheet:
 
 def _curves(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:
     """The selected runs' validation differences: models down, languages across."""
-    tongues, rows = shown_languages(output, experiment), []
-    for label in shown_models(output, experiment):
+    tongues, rows = experiment.shown_languages(output), []
+    for label in experiment.shown_models(output):
         row: list[Cell] = [label]
         for language in tongues:
             mine = [one for one in runs if one.trial.label == label and one.trial.language == language]
@@ -119,8 +118,8 @@ def _curves(output: Output, experiment: Experiment, runs: Sequence[Finished]) ->
 def _capacity(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:
     """The shown statistic by model, language and alphabet size."""
     rows: list[list[Cell]] = []
-    for language in shown_languages(output, experiment):
-        for label in shown_models(output, experiment):
+    for language in experiment.shown_languages(output):
+        for label in experiment.shown_models(output):
             row: list[Cell] = [language, label]
             for size in experiment.alphabet_sizes:
                 scores = [
@@ -145,7 +144,7 @@ def _beside(output: Output, experiment: Experiment, runs: Sequence[Finished]) ->
     """Our numbers and the dissertation's, side by side."""
     columns = [part for name in output.columns for part in (name, f"{name} (dissertation)")]
     rows: list[list[Cell]] = []
-    for label in shown_models(output, experiment):
+    for label in experiment.shown_models(output):
         chosen = select([one for one in runs if one.trial.label == label], output.select)
         ours = _ours(output, chosen) if chosen else [None] * len(output.columns)
         printed = [as_printed(cell) for cell in output.printed.get(label, [None] * len(output.columns))]

@@ -16,7 +16,7 @@ import numpy as np
 from ndstack.errors import NdstackError
 from ndstack.experiments.spec import Experiment, LogUniform, ModelSpec
 from ndstack.training import RunConfig
-from ndstack.training.config import merge
+from ndstack.training.config import merge, nested
 
 RUN_SEED, DRAWS = 0, 1
 """Streams of random numbers that belong to a trial."""
@@ -121,7 +121,7 @@ def _trial(
     base = {"language": language, "model": name, "seed": seed, "training": {"threads": 1}}
     values = merge(merge(base, experiment.settings), model.settings)
     for key, value in {**chosen, **drawn}.items():
-        values = merge(values, _nested(key, value))
+        values = merge(values, nested(key.split("."), value))
     config = RunConfig.of(values, f"{experiment.name}: {model.label} on {language}")
     setting = (("model", name), *sorted(chosen.items()))
     return Trial(_identify(config), model.label, language, setting, restart, config)
@@ -132,12 +132,6 @@ def _draw(choices: LogUniform, entropy: list[int]) -> float:
     share = np.random.default_rng(entropy).random()
     low, high = math.log(choices.low), math.log(choices.high)
     return float(f"{math.exp(low + share * (high - low)):.6g}")
-
-
-def _nested(key: str, value: Any) -> dict[str, Any]:
-    for part in reversed(key.split(".")):
-        value = {part: value}
-    return value  # type: ignore[no-any-return]
 
 
 def _identify(config: RunConfig) -> str:

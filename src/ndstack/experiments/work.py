@@ -15,8 +15,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from ndstack import files
-from ndstack.errors import BusyError, NdstackError
-from ndstack.nn.configuration import first_problem
+from ndstack.errors import BusyError, NdstackError, first_problem, is_out_of_memory
 from ndstack.training import Run, RunConfig, evaluate, make_test_data, train
 from ndstack.training.config import Settings
 from ndstack.training.launch import use_threads
@@ -94,20 +93,10 @@ def is_outside(error: BaseException) -> bool:
     """Whether something other than the trial itself went wrong: a disk, a lock, memory."""
     seen: BaseException | None = error
     while seen is not None:
-        if isinstance(seen, OSError | MemoryError | BusyError):
-            return True
-        if "out of memory" in str(seen) or "can't allocate memory" in str(seen):
+        if isinstance(seen, OSError | BusyError) or is_out_of_memory(seen):
             return True
         seen = seen.__cause__ or seen.__context__
     return False
-
-
-def read_json(path: Path) -> Any:
-    """The content of a JSON file of a trial."""
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise NdstackError(f"cannot read {path}: {' '.join(str(error).split())}") from None
 
 
 def parse_job(text: str | bytes) -> Job:
@@ -120,10 +109,10 @@ def parse_job(text: str | bytes) -> Job:
 
 def _train(folder: Path, config: RunConfig | None) -> dict[str, Any]:
     known = config or Run.open(folder).config
-    if getattr(known, "corpus", None) is not None:
-        from ndstack.experiments import natural
+    if known.corpus is not None:
+        from ndstack.text import launch
 
-        return natural.train(folder, config)
+        return launch.train(folder, config).summary()
     return train(folder, config).summary()
 
 

@@ -6,23 +6,21 @@ alone. A folder holds `header.json` and one string a line in `train.txt`, `valid
 """
 
 import hashlib
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError, field_validator
 
-from ndstack.errors import DatasetError, LanguageError, NdstackError
-from ndstack.files import real
+from ndstack import files
+from ndstack.errors import DatasetError, LanguageError, NdstackError, first_problem
 from ndstack.grammars.grammar import WeightedCFG, Word
 from ndstack.languages.context_free import ContextFreeLanguage
-from ndstack.languages.language import Language, Lengths
+from ndstack.languages.language import LONGEST, Language, Lengths
 from ndstack.languages.registry import get
+from ndstack.progress import Advance, unseen
 
 SPLITS = ("train", "validation", "test")
 HEADER = "header.json"
@@ -39,6 +37,14 @@ class Plan(BaseModel):
     lengths: Lengths = (40, 80)
     test_lengths: Lengths = (40, 100)
     batch_size: PositiveInt = 10
+
+    @field_validator("lengths", "test_lengths")
+    @classmethod
+    def _check_lengths(cls, lengths: Lengths) -> Lengths:
+        low, high = lengths
+        if not 0 <= low <= high <= LONGEST:
+            raise ValueError(f"{low} to {high} given, expected a range within 0 to {LONGEST:,}")
+        return lengths
 
 
 class Header(BaseModel):
@@ -86,7 +92,7 @@ def make_dataset(
     seed: int,
     plan: Plan | None = None,
     *,
-    progress: Callable[[int], object] = lambda _: None,
+    progress: Advance = unseen,
 ) -> Dataset:
     """Draw a data set; the same language, seed and plan give the same strings.
 
@@ -123,9 +129,6 @@ def make_dataset(
 
 def write_dataset(dataset: Dataset, folder: Path) -> None:
     """Write a data set into a new or empty folder, all of it or nothing."""
-    folder = real(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DatasetError(f"{folder} exists and is not an empty folder; choose another or remove it")
     separator = dataset.language.separator
     texts = {split: _lines(getattr(dataset, split), separator) for split in SPLITS}
     language = dataset.language
@@ -138,19 +141,10 @@ def write_dataset(dataset: Dataset, folder: Path) -> None:
         counts={split: len(getattr(dataset, split)) for split in SPLITS},
         sha256={split: _sha256(text) for split, text in texts.items()},
     )
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-        try:
-            for split, text in texts.items():
-                (draft / f"{split}.txt").write_bytes(text)
-            (draft / HEADER).write_text(header.model_dump_json(indent=2) + "\n", encoding="utf-8")
-            draft.chmod(0o755)
-            os.replace(draft, folder)  # noqa: PTH105 - replaces an empty folder in one step
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
-    except OSError as error:
-        raise DatasetError(f"cannot write the data set {folder}: {error.strerror}") from None
+    with files.new_folder(folder, "the data set") as draft:
+        for split, text in texts.items():
+            (draft / f"{split}.txt").write_bytes(text)
+        (draft / HEADER).write_text(header.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
 def read_dataset(folder: Path) -> Dataset:
@@ -178,17 +172,12 @@ def _read_header(folder: Path) -> Header:
     except OSError as error:
         raise DatasetError(f"{folder} is not a data set: cannot read {path}: {error.strerror}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise DatasetError(f"{path} is not a data set's header: {where}: {first['msg']}") from None
+        raise DatasetError(f"{path} is not a data set's header: {first_problem(error)}") from None
 
 
 def _read_split(folder: Path, split: str, header: Header, language: Language) -> Iterator[Word]:
     path = folder / f"{split}.txt"
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DatasetError(f"cannot read {path}: {error.strerror}") from None
+    content = files.read_bytes(path, DatasetError)
     if _sha256(content) != header.sha256.get(split):
         raise DatasetError(f"{path} is not what was written (its checksum differs); make the data set again")
     lines = content.decode("utf-8").split("\n")[:-1]

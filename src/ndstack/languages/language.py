@@ -17,6 +17,8 @@ from ndstack.grammars.grammar import Word
 from ndstack.grammars.lengths import Random, no_strings
 
 Lengths = tuple[int, int]  # both included
+LONGEST = 20_000
+"""The greatest length that strings are sampled at: tables of derivations grow with it."""
 
 
 class Language(ABC):

@@ -17,8 +17,10 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from ndstack.errors import NdstackError
+from ndstack.nn.backbone import check_input
 from ndstack.nn.state import NetworkState
 from ndstack.stacks.base import Stack, State
+from ndstack.stacks.state import Device
 
 StateT = TypeVar("StateT")
 
@@ -28,13 +30,7 @@ class Attention(torch.nn.Module, ABC, Generic[StateT]):
 
     d_model: int
 
-    def start(
-        self,
-        batch_size: int,
-        *,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> StateT:
+    def start(self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None) -> StateT:
         """What is carried before the first input.
 
         Args:
@@ -206,14 +202,6 @@ def _mask(past: int, n: int, device: torch.device) -> Tensor | None:
     if past == 0 or n == 1:
         return None
     return torch.ones(n, past + n, dtype=torch.bool, device=device).tril(past)
-
-
-def check_input(x: Tensor, size: int, batch: int | None) -> None:
-    """Raise an error in one line unless x is [batch, n, size]; a batch of None is any."""
-    if x.dim() != 3 or x.shape[2] != size or (batch is not None and x.shape[0] != batch):
-        first = "batch" if batch is None else str(batch)
-        hint = "" if batch is None else "; the batch is that of the state"
-        raise NdstackError(f"input of shape {list(x.shape)} given, expected [{first}, length, {size}]{hint}")
 
 
 def check_dropout(rate: float) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.nn.state import NetworkState
+from ndstack.stacks.state import Device
 
 
 class Backbone(torch.nn.Module, ABC):
@@ -30,12 +31,7 @@ class Backbone(torch.nn.Module, ABC):
     needs_bos: ClassVar[bool] = False
 
     @abstractmethod
-    def start(
-        self,
-        batch_size: int,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> NetworkState:
+    def start(self, batch_size: int, dtype: torch.dtype | None = None, device: Device = None) -> NetworkState:
         """The networks before they have read anything.
 
         Args:
@@ -62,9 +58,10 @@ class Backbone(torch.nn.Module, ABC):
             f"{type(self).__name__} has no output before it has read something; let it read BOS first"
         )
 
-    def _check_input(self, x: Tensor) -> None:
-        """Raise an error in one line unless `x` has the shape that `forward` takes."""
-        if x.dim() != 3 or x.shape[2] != self.input_size:
-            raise NdstackError(
-                f"input of shape {list(x.shape)} given, expected [batch, length, {self.input_size}]"
-            )
+
+def check_input(x: Tensor, size: int, batch: int | None) -> None:
+    """Raise an error in one line unless x is [batch, n, size]; a batch of None is any."""
+    if x.dim() != 3 or x.shape[2] != size or (batch is not None and x.shape[0] != batch):
+        first = "batch" if batch is None else str(batch)
+        hint = "" if batch is None else "; the batch is that of the state"
+        raise NdstackError(f"input of shape {list(x.shape)} given, expected [{first}, length, {size}]{hint}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from ndstack.errors import NdstackError
 from ndstack.nn.adaptive import AdaptiveOutput
@@ -17,6 +17,10 @@ from ndstack.nn.rnn import StackRNN
 from ndstack.nn.transformer import Transformer, TransformerLayer
 from ndstack.stacks import Several, Stack, Stratification, Superposition
 
+Size = Annotated[int, Field(ge=1, lt=10**9)]
+"""Of anything; more than memory has room for, but not more than torch can count."""
+Layers = Annotated[int, Field(ge=0, lt=10**9)]
+
 
 class _Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -26,8 +30,8 @@ class SuperpositionConfig(_Config):
     """One superposition stack or several."""
 
     kind: Literal["superposition"] = "superposition"
-    sizes: Annotated[tuple[PositiveInt, ...], Field(min_length=1, strict=False)]
-    depth: PositiveInt | None = None
+    sizes: Annotated[tuple[Size, ...], Field(min_length=1, strict=False)]
+    depth: Size | None = None
     synchronized: bool = False
 
     def make(self) -> Stack[Any]:
@@ -39,7 +43,7 @@ class StratificationConfig(_Config):
     """A stratification stack."""
 
     kind: Literal["stratification"] = "stratification"
-    size: PositiveInt
+    size: Size
 
     def make(self) -> Stack[Any]:
         """The stack."""
@@ -50,12 +54,12 @@ class NondeterministicConfig(_Config):
     """A nondeterministic stack."""
 
     kind: Literal["nondeterministic"] = "nondeterministic"
-    states: PositiveInt
-    symbols: PositiveInt
-    vector_size: PositiveInt | None = None
+    states: Size
+    symbols: Size
+    vector_size: Size | None = None
     normalized: bool = False
     read_states: bool = True
-    window: PositiveInt | None = None
+    window: Size | None = None
     bottom_fix: bool = True
 
     def make(self) -> Stack[Any]:
@@ -86,13 +90,13 @@ class RNNConfig(_Config):
     """A `StackRNN`."""
 
     kind: Literal["rnn"] = "rnn"
-    input_size: PositiveInt
-    hidden_size: PositiveInt
+    input_size: Size
+    hidden_size: Size
     stack: StackConfig | None
-    num_layers: PositiveInt = 1
+    num_layers: Size = 1
     controller: ControllerKind = "lstm"
     push_hidden: bool = False
-    reading_layers: NonNegativeInt = 0
+    reading_layers: Layers = 0
     output_reading: bool = False
     normalize_reading: bool = True
 
@@ -115,10 +119,10 @@ class TransformerConfig(_Config):
     """A `Transformer`."""
 
     kind: Literal["transformer"] = "transformer"
-    d_model: PositiveInt
+    d_model: Size
     layers: Annotated[tuple[Literal["attention"] | StackConfig, ...], Field(min_length=1, strict=False)]
-    heads: PositiveInt = 4
-    feedforward: PositiveInt = 64
+    heads: Size = 4
+    feedforward: Size = 64
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
     def make(self) -> Transformer:
@@ -155,13 +159,6 @@ def describe(model: LanguageModel) -> ModelConfig:
         dtype=str(model.output.weight.dtype).removeprefix("torch."),  # type: ignore[arg-type]
         backbone=_describe_backbone(model.backbone),
     )
-
-
-def first_problem(error: ValidationError) -> str:
-    """The first thing that is wrong with a configuration, in one line."""
-    detail = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in detail["loc"])
-    return " ".join(f"{place}: {detail['msg']}".removeprefix(": ").split())
 
 
 def _describe_backbone(network: Backbone) -> RNNConfig | TransformerConfig:

@@ -26,7 +26,8 @@ OutputKind = Literal["full", "adaptive"]
 Words = Sequence[Word] | Tensor
 """Strings; or, if all have one length, the indices of their symbols, [B, n]."""
 
-_IGNORED = -100
+IGNORED = -100
+"""The target of places that are not scored; torch has the same number."""
 
 
 class LanguageModel(torch.nn.Module):
@@ -213,12 +214,12 @@ class LanguageModel(torch.nn.Module):
         targets = torch.nn.functional.pad(symbols, (0, 1), value=self.boundary)
         if lengths is not None:
             place = torch.arange(targets.shape[1], device=targets.device) - lengths[:, None]
-            last = self.boundary if eos else _IGNORED
-            targets = targets.masked_fill(place == 0, last).masked_fill(place > 0, _IGNORED)
+            last = self.boundary if eos else IGNORED
+            targets = targets.masked_fill(place == 0, last).masked_fill(place > 0, IGNORED)
         if not eos:
             logits, targets = logits[:, :-1, : self.boundary], targets[:, :-1]
         loss = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), targets.reshape(-1), reduction="none", ignore_index=_IGNORED
+            logits.flatten(0, 1), targets.reshape(-1), reduction="none", ignore_index=IGNORED
         )
-        count = targets.numel() if lengths is None else int((targets != _IGNORED).sum())
+        count = targets.numel() if lengths is None else int((targets != IGNORED).sum())
         return loss.view(targets.shape), count

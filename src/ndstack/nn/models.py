@@ -24,7 +24,7 @@ from typing import Literal, cast
 from pydantic import ValidationError
 
 from ndstack import languages
-from ndstack.errors import NdstackError
+from ndstack.errors import NdstackError, first_problem
 from ndstack.languages.language import Language
 from ndstack.model_names import NAMES
 from ndstack.nn.configuration import (
@@ -35,7 +35,6 @@ from ndstack.nn.configuration import (
     StratificationConfig,
     SuperpositionConfig,
     TransformerConfig,
-    first_problem,
 )
 from ndstack.nn.controllers import ControllerKind
 from ndstack.nn.initialization import LayerInit, initialize

@@ -181,7 +181,7 @@ def _network(automata: Sequence[RestrictedPDA], alphabet: tuple[str, ...], memor
     """The automaton of the proof, and its layout, if the network is not too large."""
     renamed = [_rename(pda) for pda in automata]
     parts = union(renamed) if len(renamed) > 1 else Union(renamed[0], (renamed[0].accept,))
-    eos, unknown = _distinct(EOS, alphabet), _distinct(UNKNOWN, alphabet)
+    eos, unknown = distinct(EOS, alphabet), distinct(UNKNOWN, alphabet)
     parts = with_trap(parts, (*alphabet, unknown))
     layout = Layout(parts, (*alphabet, eos, unknown), parts.pda.states, parts.pda.stack_alphabet)
     need = 8 * layout.actions * layout.units + layout.memory(40)
@@ -222,7 +222,8 @@ def _rename(pda: RestrictedPDA) -> RestrictedPDA:
     return replace(pda, transitions=transitions, bottom=BOTTOM)
 
 
-def _distinct(name: str, taken: Sequence[str]) -> str:
+def distinct(name: str, taken: Sequence[str]) -> str:
+    """The name, in as many angle brackets as it takes to be none of those that are taken."""
     while name in taken:
         name = f"<{name}>"
     return name

@@ -19,10 +19,11 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.nn import controllers
-from ndstack.nn.backbone import Backbone
+from ndstack.nn.backbone import Backbone, check_input
 from ndstack.nn.controllers import ControllerKind, Memory, make_controller
 from ndstack.nn.state import NetworkState
 from ndstack.stacks import LSTMWeights, Stack, State
+from ndstack.stacks.state import Device
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -103,12 +104,7 @@ class StackRNN(Backbone):
         names = ("input_size", "hidden_size", "push_hidden", "reading_layers", "output_reading")
         return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
-    def start(
-        self,
-        batch_size: int,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> RNNState:
+    def start(self, batch_size: int, dtype: torch.dtype | None = None, device: Device = None) -> RNNState:
         """Hidden states and memory cells of zeros, and fresh stacks."""
         like = self.controller.weight_hh_l0
         assert isinstance(like, Tensor)
@@ -134,13 +130,8 @@ class StackRNN(Backbone):
         Returns:
             The outputs, [B, n, output_size], and the last state.
         """
-        self._check_input(x)
+        check_input(x, self.input_size, None if state is None else state.batch_size)
         state = self.start(x.shape[0], x.dtype, x.device) if state is None else self._own(state)
-        if state.batch_size != x.shape[0]:
-            raise NdstackError(
-                f"input for a batch of {x.shape[0]} and a state for a batch of {state.batch_size} given, "
-                "expected the same size"
-            )
         if self.stack is None:
             output, memory = controllers.run(self.controller, x, Memory(state.hidden, state.cells))
             return output, RNNState(*memory, None)

@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from ndstack import files
-from ndstack.errors import NdstackError
-from ndstack.nn.configuration import ModelConfig, describe, first_problem
+from ndstack.errors import NdstackError, first_problem
+from ndstack.nn.configuration import ModelConfig, describe
 from ndstack.nn.language_model import LanguageModel
 
 CONFIGURATION = "model.json"
@@ -48,10 +48,7 @@ def load(
         parameters: the name of the file that holds them.
     """
     path = Path(folder) / CONFIGURATION
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise NdstackError(f"cannot read {path}: {error.strerror or error}") from None
+    text = files.read_bytes(path)
     try:
         configuration = ModelConfig.model_validate_json(text)
         with torch.device("meta"):

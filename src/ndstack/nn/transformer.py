@@ -27,12 +27,12 @@ from ndstack.nn.attention import (
     DotProductAttention,
     StackAttention,
     check_dropout,
-    check_input,
 )
-from ndstack.nn.backbone import Backbone
+from ndstack.nn.backbone import Backbone, check_input
 from ndstack.nn.positions import sinusoidal_positions
 from ndstack.nn.state import NetworkState
 from ndstack.stacks.base import Stack, State
+from ndstack.stacks.state import Device
 
 LayerKind = Literal["attention"] | Stack[Any]
 """`"attention"` for scaled dot-product attention; a stack for stack attention with that stack."""
@@ -140,10 +140,7 @@ class Transformer(Backbone):
         self.dropout = torch.nn.Dropout(dropout)
 
     def start(
-        self,
-        batch_size: int,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        self, batch_size: int, dtype: torch.dtype | None = None, device: Device = None
     ) -> TransformerState:
         """Empty caches and fresh stacks; what is not given is that of the parameters."""
         parts = (layer.attention for layer in self._all())

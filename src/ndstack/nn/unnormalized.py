@@ -21,6 +21,7 @@ from torch.nn.functional import pad
 
 from ndstack.errors import NdstackError
 from ndstack.stacks import Nondeterministic, NondeterministicState, Stack, State
+from ndstack.stacks.state import Device
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -56,11 +57,7 @@ class Unnormalized(Stack[UnnormalizedState]):
         self.reading_size = original.reading_size
 
     def start(
-        self,
-        batch_size: int,
-        *,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None
     ) -> UnnormalizedState:
         """All stacks hold the bottom symbol, in state 0, with weight 1."""
         reading = self.original.start(batch_size, dtype=dtype, device=device).reading

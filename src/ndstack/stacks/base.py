@@ -24,7 +24,7 @@ from torch import Tensor
 from ndstack.errors import NdstackError
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.lstm import cell as lstm_cell
-from ndstack.stacks.state import State
+from ndstack.stacks.state import Device, State
 
 __all__ = ["PushActivation", "Stack", "State", "StateT"]
 
@@ -56,13 +56,7 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
     push_activation: PushActivation = "sigmoid"
 
     @abstractmethod
-    def start(
-        self,
-        batch_size: int,
-        *,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> StateT:
+    def start(self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None) -> StateT:
         """The stacks before the first step; `state.reading` is r_0.
 
         Args:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.stacks.base import Stack, State
+from ndstack.stacks.state import Device
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -51,11 +52,7 @@ class Several(Stack[SeveralState]):
             self.push_activation = activation
 
     def start(
-        self,
-        batch_size: int,
-        *,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None
     ) -> SeveralState:
         """All stacks before the first step."""
         return _join(stack.start(batch_size, dtype=dtype, device=device) for stack in self._all())

@@ -13,6 +13,9 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+Device = torch.device | str | None
+"""Where tensors are; None leaves it to torch, or to whoever has parameters."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class State:

@@ -12,6 +12,7 @@ from ndstack.kernels import stratification as kernel
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.rows import compilable
 from ndstack.stacks.base import Stack, State
+from ndstack.stacks.state import Device
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -53,11 +54,7 @@ class Stratification(Stack[StratificationState]):
         self.push_size = self.reading_size = size
 
     def start(
-        self,
-        batch_size: int,
-        *,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None
     ) -> StratificationState:
         """Empty stacks, which read zeros."""
         return StratificationState(

@@ -20,6 +20,7 @@ from ndstack.kernels import superposition as kernel
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.rows import compilable
 from ndstack.stacks.base import Stack, State
+from ndstack.stacks.state import Device
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -65,11 +66,7 @@ class Superposition(Stack[SuperpositionState]):
         self._even = min(self._sizes) == max(self._sizes)
 
     def start(
-        self,
-        batch_size: int,
-        *,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None
     ) -> SuperpositionState:
         """Empty stacks, which read zeros."""
         return SuperpositionState(

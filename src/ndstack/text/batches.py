@@ -17,10 +17,8 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
+from ndstack.nn.language_model import IGNORED
 from ndstack.text.corpus import Tokens
-
-IGNORED = -100
-"""The target of places that are not scored."""
 
 
 class Batch(NamedTuple):

@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 
-from ndstack.errors import DatasetError
+from ndstack import files
+from ndstack.errors import DatasetError, first_problem
 from ndstack.text.vocabulary import END, Vocabulary
 
 Part = Literal["train", "valid", "test"]
@@ -100,9 +101,7 @@ def read_corpus(folder: str | Path, *, verify: bool = True) -> Corpus:
         hint = "; make one with `ndstack text prepare`" if not path.exists() else ""
         raise DatasetError(f"{folder} is not a corpus: cannot read {path}: {error.strerror}{hint}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise DatasetError(f"{path} is not a corpus's header: {where}: {first['msg']}") from None
+        raise DatasetError(f"{path} is not a corpus's header: {first_problem(error)}") from None
     vocabulary = _read_words(folder / WORDS, header)
     splits = {name: _map(folder / f"{name}.tokens", header, split) for name, split in header.splits.items()}
     if verify:
@@ -112,10 +111,7 @@ def read_corpus(folder: str | Path, *, verify: bool = True) -> Corpus:
 
 
 def _read_words(path: Path, header: Header) -> Vocabulary:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DatasetError(f"cannot read {path}: {error.strerror}") from None
+    content = files.read_bytes(path, DatasetError)
     if hashlib.sha256(content).hexdigest() != header.vocabulary_sha256:
         raise DatasetError(f"{path} is not what was written (its checksum differs); prepare the corpus again")
     try:

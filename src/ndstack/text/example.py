@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ndstack.errors import DatasetError
+from ndstack import files
 from ndstack.languages import from_grammar
 
 SINGULAR = ("author", "farmer", "pilot", "surgeon", "teacher")
@@ -51,19 +51,21 @@ def grammar() -> str:
 
 
 def write_example(folder: str | Path, sentences: int = 3000, seed: int = 0) -> None:
-    """Write train.txt, valid.txt and test.txt, suites/ and pairs.jsonl into a new or empty folder.
+    """Write train.txt, valid.txt and test.txt, suites/ and pairs.jsonl into a new folder, all or nothing.
 
     Args:
-        folder: where they go.
+        folder: new or empty.
         sentences: of the training part; the others have a tenth of it each.
         seed: the same seed gives the same text.
     """
-    folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DatasetError(f"{folder} exists and is not an empty folder; choose another or remove it")
+    with files.new_folder(Path(folder), "the text") as draft:
+        _write(draft, sentences, seed)
+
+
+def _write(folder: Path, sentences: int, seed: int) -> None:
     language = from_grammar(grammar(), name="example")
     lengths = language.lengths(*LENGTHS)
-    (folder / "suites").mkdir(parents=True, exist_ok=True)
+    (folder / "suites").mkdir()
     sizes = {"train": sentences, "valid": sentences // 10, "test": sentences // 10}
     for stream, (part, count) in enumerate(sizes.items()):
         rng = np.random.default_rng([seed, stream])

@@ -13,7 +13,7 @@ from ndstack.text.corpus import Corpus, Header, read_corpus
 from ndstack.text.task import TextTask
 from ndstack.training import CorpusConfig, Result, Run, RunConfig, Share, Task
 from ndstack.training.config import merge
-from ndstack.training.launch import Show
+from ndstack.training.material import Show, make_model
 
 RECIPE: dict[str, Any] = {
     "optimizer": "sgd",
@@ -76,14 +76,10 @@ def configure(
         settings: whatever is to be different, as in `config.json`.
     """
     folder = real(corpus)
-    header = read_corpus(folder).header
-    for part in ("train", "valid"):
-        if part not in header.splits:
-            raise TrainingError(f"{folder} has no {part} part; training needs train and valid")
     values = {
         "language": folder.name,
         "model": model,
-        "corpus": {"folder": str(folder), "sha256": checksums(header)},
+        "corpus": corpus_settings(folder),
         "options": options(model, hidden, window, depth),
         "training": TRANSFORMER if models.parse(model).transformer else RECIPE,
     }
@@ -105,11 +101,7 @@ def make(config: RunConfig, share: Share, show: Show) -> tuple[LanguageModel, Ta
     """The model of a run and what it learns."""
     settings = corpus_of(config)
     corpus = open_corpus(settings)
-    assert config.model is not None
-    words = corpus.vocabulary.words
-    model = models.build(config.model, words, seed=config.seed, **config.options.model_dump())
-    if config.training.precision == "64":
-        model = model.double()
+    model = make_model(config, corpus.vocabulary.words)
     seed = config.training.seed
     task = TextTask(corpus, model, rows=settings.rows, length=settings.length, seed=seed, share=share)
     return model, task
@@ -131,6 +123,16 @@ def open_corpus(settings: CorpusConfig) -> Corpus:
             "new run in another folder"
         )
     return corpus
+
+
+def corpus_settings(folder: str | Path) -> dict[str, Any]:
+    """The `corpus` table of a run on a corpus that `ndstack text prepare` made."""
+    folder = real(folder)
+    header = read_corpus(folder).header
+    for part in ("train", "valid"):
+        if part not in header.splits:
+            raise TrainingError(f"{folder} has no {part} part; training needs train and valid")
+    return {"folder": str(folder), "sha256": checksums(header)}
 
 
 def checksums(header: Header) -> dict[str, str]:

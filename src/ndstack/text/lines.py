@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from ndstack.errors import DatasetError
+from ndstack.progress import Advance, unseen
 from ndstack.text.vocabulary import END
 
 BLOCK = 1 << 20
@@ -14,7 +15,7 @@ Piece = tuple[list[str], bool]
 """Some words of a line, in order, and whether the line ends after them."""
 
 
-def pieces(path: Path, progress: Callable[[int], object] = lambda _: None) -> Iterator[Piece]:
+def pieces(path: Path, progress: Advance = unseen) -> Iterator[Piece]:
     """The lines of a file, those longer than a block in several pieces.
 
     Words are what stands between spaces, tabs and ends of lines; the last line need not have an end.

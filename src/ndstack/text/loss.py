@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ndstack.nn.adaptive import AdaptiveOutput
-from ndstack.text.batches import IGNORED
+from ndstack.nn.language_model import IGNORED
 
 ROWS = 128
 """So many tokens at a time."""

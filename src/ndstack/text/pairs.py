@@ -10,11 +10,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from ndstack import files
+from ndstack.errors import first_problem
+from ndstack.progress import Advance, unseen
 from ndstack.text.scoring import Scorer, checked
 from ndstack.text.suites import SuiteError
 
@@ -58,12 +61,7 @@ class PairResults:
 
 def read_pairs(path: Path) -> list[Pair]:
     """Read a file of pairs; what is wrong is said with the file and the line."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except OSError as error:
-        raise SuiteError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise SuiteError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    lines = files.read_text(path, SuiteError).split("\n")
     pairs = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -71,9 +69,7 @@ def read_pairs(path: Path) -> list[Pair]:
         try:
             pairs.append(Pair.model_validate(json.loads(line)))
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            raise SuiteError(f"{path}, line {number}: {where}: {first['msg']}") from None
+            raise SuiteError(f"{path}, line {number}: {first_problem(error)}") from None
         except (ValueError, RecursionError) as error:
             raise SuiteError(f"{path}, line {number} is not JSON: {error}") from None
     if not pairs:
@@ -86,7 +82,7 @@ def evaluate_pairs(
     scorer: Scorer,
     *,
     tokenized: bool = False,
-    progress: Callable[[int], object] = lambda _: None,
+    progress: Advance = unseen,
 ) -> PairResults:
     """Score pairs of sentences.
 

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from ndstack import files
 from ndstack.errors import DatasetError
-from ndstack.files import real
+from ndstack.progress import Advance, unseen
 from ndstack.text.corpus import HEADER, SPLITS, WORDS, Corpus, Header, Part, Split, read_corpus
 from ndstack.text.lines import pieces
 from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
 
 BLOCK = 1 << 18
-
-Progress = Callable[[int], object]
 
 _NAMES: dict[str, Part] = {
     "train": "train",
@@ -68,7 +64,7 @@ def prepare(
     size: int | None = None,
     min_count: int = 1,
     vocabulary: Vocabulary | None = None,
-    progress: Progress = lambda _: None,
+    progress: Advance = unseen,
 ) -> Corpus:
     """Make a corpus of a text; all of it or nothing.
 
@@ -81,25 +77,15 @@ def prepare(
         progress: called with the number of bytes read since the last call; the training part counts
             twice if its words are counted.
     """
-    out = real(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DatasetError(f"{out} exists and is not an empty folder; choose another or remove it")
-    files = find_parts(Path(source))
+    out = files.real(out)
+    files.check_new(out)  # before all words are counted
+    parts = find_parts(Path(source))
     if vocabulary is None:
-        vocabulary = from_counts(_count(files["train"], progress), size, min_count)
+        vocabulary = from_counts(_count(parts["train"], progress), size, min_count)
     elif size is not None or min_count != 1:
         raise DatasetError("size and min_count are for words counted in the text, but a vocabulary is given")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-        try:
-            _write(draft, files, vocabulary, progress)
-            draft.chmod(0o755)
-            os.replace(draft, out)  # noqa: PTH105 - replaces an empty folder in one step
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
-    except OSError as error:
-        raise DatasetError(f"cannot write the corpus {out}: {error.strerror}") from None
+    with files.new_folder(out, "the corpus") as draft:
+        _write(draft, parts, vocabulary, progress)
     return read_corpus(out, verify=False)
 
 
@@ -109,7 +95,7 @@ def work(source: str | Path, counted: bool = True) -> int:
     return sum(sizes.values()) + (sizes["train"] if counted else 0)
 
 
-def _count(path: Path, progress: Progress) -> Counter[str]:
+def _count(path: Path, progress: Advance) -> Counter[str]:
     counts: Counter[str] = Counter()
     for words, _ in pieces(path, progress):
         counts.update(words)
@@ -118,13 +104,13 @@ def _count(path: Path, progress: Progress) -> Counter[str]:
     return counts
 
 
-def _write(folder: Path, files: dict[Part, Path], vocabulary: Vocabulary, progress: Progress) -> None:
+def _write(folder: Path, parts: dict[Part, Path], vocabulary: Vocabulary, progress: Advance) -> None:
     words = "".join(word + "\n" for word in vocabulary.words).encode()
     (folder / WORDS).write_bytes(words)
     dtype: Literal["uint16", "uint32"] = "uint16" if len(vocabulary) <= 1 << 16 else "uint32"
     splits: dict[Part, Split] = {
         part: _encode(path, folder / f"{part}.tokens", vocabulary, np.dtype(dtype), progress)
-        for part, path in files.items()
+        for part, path in parts.items()
     }
     header = Header(
         dtype=dtype,
@@ -140,7 +126,7 @@ def _encode(
     target: Path,
     vocabulary: Vocabulary,
     dtype: np.dtype[Any],
-    progress: Progress,
+    progress: Advance,
 ) -> Split:
     """Write the tokens of one part."""
     indices, unknown, end = vocabulary.indices, vocabulary.indices[UNKNOWN], vocabulary.indices[END]

@@ -17,7 +17,7 @@ from torch import Tensor
 from ndstack.errors import NdstackError
 from ndstack.nn import LanguageModel
 from ndstack.nn.evaluating import evaluating
-from ndstack.text.batches import IGNORED
+from ndstack.nn.language_model import IGNORED
 from ndstack.text.loss import surprisals
 from ndstack.text.vocabulary import Vocabulary
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import json
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ndstack import files
 from ndstack.errors import NdstackError
 from ndstack.text.formulas import Operation, parse, regions
 
@@ -90,12 +90,7 @@ class Suite(_Part):
 
 def read_suite(path: Path) -> Suite:
     """Read a suite; what is wrong is said with the file and the item."""
-    try:
-        content: Any = json.loads(path.read_bytes())
-    except OSError as error:
-        raise SuiteError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise SuiteError(f"{path} is not JSON: {error}") from None
+    content = files.read_json(path, SuiteError)
     try:
         suite = Suite.model_validate(content)
     except ValidationError as error:

@@ -9,21 +9,19 @@ lengths, shuffled in each epoch. The loss is the mean over the tokens of a step.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-import numpy as np
 from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.nn import LanguageModel, carried
 from ndstack.nn.evaluating import evaluating
 from ndstack.nn.state import NetworkState
+from ndstack.progress import Advance, unseen
 from ndstack.text.batches import Batch, Sentences, Stream
 from ndstack.text.corpus import Corpus, Tokens
 from ndstack.text.loss import total_loss
-from ndstack.training.task import SHUFFLING, Loss, Nats, Share
-
-Progress = Callable[[int], object]
+from ndstack.training.task import Loss, Nats, Order, Share
 
 
 class TextTask:
@@ -49,11 +47,11 @@ class TextTask:
         share: Share | None = None,
     ) -> None:
         check_fit(corpus, model)
-        self.rows, self.length, self.seed, self.share = rows, length, seed, share or Share()
+        self.share = share or Share()
         self.training = batches(model, corpus["train"], rows, length)
         self.validation = batches(model, corpus["valid"], rows, length)
         self.state: NetworkState | None = None
-        self._order: tuple[int, list[int]] = (-1, [])
+        self.order = Order(len(self.training), seed)
 
     def steps(self, epoch: int) -> int:
         """One for each chunk, or each batch of sentences."""
@@ -62,10 +60,7 @@ class TextTask:
     def loss(self, model: LanguageModel, epoch: int, step: int) -> Loss:
         """Of this process's rows of one chunk, or of its sentences of one batch."""
         if isinstance(self.training, Sentences):
-            if self._order[0] != epoch:
-                rng = np.random.default_rng([self.seed, SHUFFLING, epoch])
-                self._order = (epoch, rng.permutation(len(self.training)).tolist())
-            batch = self.training.batch(self._order[1][step], *self.share)
+            batch = self.training.batch(self.order(epoch, step), *self.share)
             total, _ = read(model, batch, None)
         else:
             batch = self.training.chunk(step, *self.share)
@@ -116,7 +111,7 @@ def total_nats(
     model: LanguageModel,
     part: Stream | Sentences,
     share: Share | None = None,
-    progress: Progress = lambda _: None,
+    progress: Advance = unseen,
 ) -> Nats:
     """The total of -log p, without dropout, over this process's share.
 

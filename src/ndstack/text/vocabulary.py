@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
+from ndstack import files
 from ndstack.errors import DatasetError
 
 UNKNOWN = "<unk>"
@@ -99,12 +100,7 @@ def from_counts(counts: Counter[str], size: int | None = None, min_count: int = 
 
 def read_vocabulary(path: Path) -> Vocabulary:
     """A vocabulary from a file of one word a line; `<unk>` is added if it is not there, `<eos>` left out."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except OSError as error:
-        raise DatasetError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    lines = files.read_text(path, DatasetError).split("\n")
     first: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         word = line.strip()
@@ -115,5 +111,6 @@ def read_vocabulary(path: Path) -> Vocabulary:
         if word in first:
             raise DatasetError(f"{path}, line {number}: {word!r} is in line {first[word]} already")
         first[word] = number
-    words: Sequence[str] = list(first)
-    return Vocabulary((*words, *(() if UNKNOWN in first else (UNKNOWN,))))
+    if not first.keys() - {UNKNOWN}:
+        raise DatasetError(f"{path} has no words; expected one a line")
+    return Vocabulary((*first, *(() if UNKNOWN in first else (UNKNOWN,))))

@@ -2,8 +2,9 @@
 
 from ndstack.training.config import CorpusConfig, DataConfig, ModelOptions, RunConfig, TrainingConfig
 from ndstack.training.evaluation import Evaluation, Row, evaluate
-from ndstack.training.launch import make_data, make_model, make_test_data, train
+from ndstack.training.launch import train
 from ndstack.training.loop import Result, fit
+from ndstack.training.material import make_data, make_model, make_test_data
 from ndstack.training.observers import Observer
 from ndstack.training.run import Run, change_settings
 from ndstack.training.task import FormalTask, Loss, Nats, Share, Task

@@ -10,9 +10,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 from torch import Tensor
 
-from ndstack.errors import TrainingError
+from ndstack.errors import TrainingError, first_problem
 from ndstack.nn import LanguageModel
-from ndstack.nn.configuration import first_problem
 from ndstack.nn.storage import pack, read
 from ndstack.training.run import BEST, FREE, STATE, Run
 from ndstack.training.schedule import Schedule

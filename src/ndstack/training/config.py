@@ -6,16 +6,18 @@ The defaults are the recipe of sections 5.8 and 6.2: Adam, gradients clipped at 
 
 from __future__ import annotations
 
+import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 
-from ndstack.errors import TrainingError
+from ndstack import files
+from ndstack.errors import TrainingError, first_problem
 from ndstack.languages import Plan
-from ndstack.nn.configuration import first_problem
+from ndstack.nn.configuration import Layers, Size
 from ndstack.nn.controllers import ControllerKind
 from ndstack.nn.initialization import LayerInit
 from ndstack.nn.language_model import OutputKind
@@ -50,9 +52,9 @@ class TrainingConfig(Settings):
     """Whether the end of a string is predicted (from chapter 6 on) or not (chapter 5)."""
     device: Device = "auto"
     precision: Precision = "32"
-    processes: PositiveInt = 1
+    processes: Size = 1
     """Each takes its share of every batch."""
-    threads: PositiveInt | None = None
+    threads: Size | None = None
     """Of each process; all cores if not given. Sums depend on it in their last bits."""
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 30.0
     """After so many seconds within an epoch the state is saved, as it is after every epoch."""
@@ -63,19 +65,19 @@ class TrainingConfig(Settings):
 class ModelOptions(Settings):
     """What `ndstack.nn.models.build` can be told besides a name; see there."""
 
-    hidden: PositiveInt = 20
-    num_layers: PositiveInt | None = None
+    hidden: Size = 20
+    num_layers: Size | None = None
     controller: ControllerKind = "lstm"
-    embedding: PositiveInt | None = None
-    window: PositiveInt | None = None
-    depth: PositiveInt | None = None
+    embedding: Size | None = None
+    window: Size | None = None
+    depth: Size | None = None
     bottom_fix: bool | None = None
-    reading_layers: NonNegativeInt = 0
+    reading_layers: Layers = 0
     output_reading: bool = False
     normalize_reading: bool = True
-    d_model: PositiveInt = 32
-    heads: PositiveInt = 4
-    feedforward: PositiveInt = 64
+    d_model: Size = 32
+    heads: Size = 4
+    feedforward: Size = 64
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     output: OutputKind = "full"
     layers_init: LayerInit = "xavier"
@@ -97,9 +99,9 @@ class CorpusConfig(Settings):
     folder: Folder
     sha256: dict[str, str] | None = None
     """Of its vocabulary and its parts, filled in when a run starts."""
-    rows: PositiveInt = 32
+    rows: Size = 32
     """Into so many rows the text is folded."""
-    length: PositiveInt = 35
+    length: Size = 35
     """Of the chunks of truncated BPTT."""
 
 
@@ -130,16 +132,28 @@ class RunConfig(Settings):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            raise TrainingError(f"{source}: {first_problem(error)}") from None
+            raise TrainingError(f"{source}: {first_problem(error)}{_near(error)}") from None
+
+
+def _near(error: ValidationError) -> str:
+    """If a name is unknown, those that it may have been meant to be."""
+    detail = error.errors()[0]
+    if detail["type"] != "extra_forbidden":
+        return ""
+    *tables, name = detail["loc"]
+    known: Any = RunConfig(language="", model=None, corpus=CorpusConfig(folder="")).model_dump()
+    for table in tables:
+        known = known[table]
+    near = difflib.get_close_matches(str(name), known, n=1)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file."""
+    text = files.read_text(path, TrainingError)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TrainingError(f"cannot read {path}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of too many digits is a plain ValueError
         raise TrainingError(f"{path} is not a TOML file: {error}") from None
 
 
@@ -160,8 +174,13 @@ def parse_setting(text: str) -> dict[str, Any]:
         raise TrainingError(f"{text!r} is not a setting; write it as in training.clip=3 or options.hidden=40")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         parsed = value.strip()
+    return nested(keys, parsed)
+
+
+def nested(keys: Sequence[str], value: Any) -> dict[str, Any]:
+    """Tables within tables, the value in the innermost."""
     for key in reversed(keys):
-        parsed = {key: parsed}
-    return parsed  # type: ignore[no-any-return]
+        value = {key: value}
+    return value  # type: ignore[no-any-return]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from ndstack.errors import TrainingError
 from ndstack.grammars.grammar import Word
 from ndstack.languages import Dataset
 from ndstack.nn import LanguageModel
+from ndstack.progress import Advance, unseen
 from ndstack.training.task import encode_by_length, total_nats
 
 
@@ -58,7 +59,7 @@ def evaluate(
     split: Literal["train", "validation", "test"] = "test",
     *,
     eos: bool = True,
-    progress: Callable[[int], object] = lambda _: None,
+    progress: Advance = unseen,
 ) -> Evaluation:
     """Measure a model on a split of a data set.
 

@@ -1,15 +1,14 @@
-"""From a configuration to a trained model: data, model, device, processes, and a folder of its own."""
+"""From a configuration to a trained model: device, processes, threads, and a folder of its own."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import logging
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.multiprocessing.spawn import ProcessException
@@ -17,12 +16,11 @@ from torch.multiprocessing.spawn import ProcessException
 from ndstack import files
 from ndstack.errors import NdstackError, TrainingError
 from ndstack.kernels import threads
-from ndstack.languages import Dataset, Language, from_grammar, get, make_dataset, read_dataset
-from ndstack.languages.datasets import SPLITS, own_grammar
-from ndstack.nn import LanguageModel, models
-from ndstack.progress import progress_bar
+from ndstack.languages import Dataset
+from ndstack.nn import LanguageModel
 from ndstack.training.config import RunConfig, TrainingConfig
 from ndstack.training.loop import Result, fit
+from ndstack.training.material import Show, check, checksums, make_data, make_model
 from ndstack.training.observers import JSONLines, Observer, Observers, TensorBoard
 from ndstack.training.run import Run, cores
 from ndstack.training.task import Share, Task
@@ -30,7 +28,6 @@ from ndstack.training.task import Share, Task
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-Show = Literal["terminal", "json", "nothing"]
 INTERRUPTED = "interrupted"
 SMALL = 64
 """Vectors up to this size are not worth more than one of torch's own threads."""
@@ -72,6 +69,7 @@ def train(
                 f"the model of {folder} was made in Python; call training.fit with the same model and folder"
             )
     else:
+        Run.check_new(folder)
         config = settle(config)
         if config.corpus is None:
             check(config)
@@ -89,75 +87,8 @@ def settle(config: RunConfig) -> RunConfig:
         training = training.model_copy(update={"threads": max(1, cores() // training.processes)})
     data = config.data
     if data.folder is not None:
-        data = data.model_copy(update={"sha256": _checksums(Path(data.folder))})
+        data = data.model_copy(update={"sha256": checksums(Path(data.folder))})
     return config.model_copy(update={"training": training, "data": data})
-
-
-def check(config: RunConfig) -> None:
-    """Raise an error in one line if language, lengths or model are not there, before anything is written."""
-    language = find_language(config)
-    make_model(config, language)
-    data = config.data
-    if not data.train or not data.validation:
-        raise TrainingError(
-            f"{data.train} training and {data.validation} validation strings asked for, expected some of each"
-        )
-    if data.folder is None and not language.lengths(*data.lengths):
-        low, high = data.lengths
-        raise TrainingError(f"{language.name} has no strings of lengths {low}..{high}")
-
-
-def use_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a configuration that a data folder decides: language, grammar and plan."""
-    dataset = read_dataset(folder)
-    own = {
-        "language": dataset.language.name,
-        "grammar": own_grammar(dataset.language),
-        "data": dataset.plan.model_dump() | {"folder": str(files.real(folder))},
-    }
-    return {**values, **own}
-
-
-def find_language(config: RunConfig) -> Language:
-    """The language of a run."""
-    if config.corpus is not None:
-        raise TrainingError("this run is on text, not on a formal language; use the commands of ndstack text")
-    if config.grammar is not None:
-        return from_grammar(config.grammar, name=config.language)
-    return get(config.language)
-
-
-def make_data(config: RunConfig, show: Show = "nothing") -> Dataset:
-    """The strings of a run: sampled from its seed, or read from its folder and checked."""
-    data = config.data
-    if data.folder is None:
-        language = find_language(config)
-        plan = data.model_copy(update={"test_per_length": 0})
-        if show != "terminal":
-            return make_dataset(language, config.seed, plan)
-        with progress_bar(f"sampling {language.name}", data.train + data.validation) as advance:
-            return make_dataset(language, config.seed, plan, progress=advance)
-    if data.sha256 is not None and _checksums(Path(data.folder)) != data.sha256:
-        raise TrainingError(
-            f"{data.folder} has changed since the run began; begin a new run in another folder"
-        )
-    return read_dataset(Path(data.folder))
-
-
-def make_test_data(config: RunConfig) -> Dataset:
-    """The test strings of a run's language; they do not depend on the run's seed."""
-    if config.data.folder is not None:
-        return make_data(config)
-    plan = config.data.model_copy(update={"train": 0, "validation": 0})
-    return make_dataset(find_language(config), config.seed, plan)
-
-
-def make_model(config: RunConfig, language: Language) -> LanguageModel:
-    """The model of a run, with its first parameters."""
-    if config.model is None:
-        raise TrainingError("the model of this run was made in Python, so there is no name to make it from")
-    model = models.build(config.model, language, seed=config.seed, **config.options.model_dump())
-    return model.double() if config.training.precision == "64" else model
 
 
 def make_fabric(config: TrainingConfig) -> Fabric:
@@ -263,10 +194,3 @@ def _observer(folder: Path, config: RunConfig, show: Show, tensorboard: bool) ->
     if tensorboard:
         chosen.append(TensorBoard(folder / "tensorboard"))
     return Observers(*chosen)
-
-
-def _checksums(folder: Path) -> dict[str, str]:
-    try:
-        return {split: hashlib.sha256((folder / f"{split}.txt").read_bytes()).hexdigest() for split in SPLITS}
-    except OSError as error:
-        raise TrainingError(f"{folder} is not a data set: {error.filename}: {error.strerror}") from None

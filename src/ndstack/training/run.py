@@ -15,20 +15,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from ndstack import files
-from ndstack.errors import TrainingError
+from ndstack.errors import TrainingError, first_problem
 from ndstack.nn import LanguageModel
-from ndstack.nn.configuration import describe, first_problem
+from ndstack.nn.configuration import describe
 from ndstack.nn.storage import CONFIGURATION as MODEL
 from ndstack.nn.storage import load, pack, read
 from ndstack.training.config import RunConfig, merge
@@ -54,9 +56,7 @@ class Run:
         folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if any(entry.name != files.LOCK for entry in folder.iterdir()):
-                hint = f"{cls.open(folder).resuming} goes on with it; or " if is_run(folder) else ""
-                raise TrainingError(f"{folder} is not empty: {hint}choose another folder")
+            cls.check_new(folder)
             (folder / STATE).parent.mkdir()
             run = cls(folder, config)
             run.replace(ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
@@ -67,6 +67,13 @@ class Run:
         return run
 
     @classmethod
+    def check_new(cls, folder: Path) -> None:
+        """Raise an error in one line if a folder has something in it, so that no run can begin there."""
+        if folder.is_dir() and any(entry.name != files.LOCK for entry in folder.iterdir()):
+            hint = f"{cls.open(folder).resuming} goes on with it; or " if is_run(folder) else ""
+            raise TrainingError(f"{folder} is not empty: {hint}choose another folder")
+
+    @classmethod
     def open(cls, folder: str | Path) -> Run:
         """A run that is there."""
         path = Path(folder) / CONFIG
@@ -75,22 +82,14 @@ class Run:
                 f"{folder} is not a run: it has no {CONFIG}; expected what ndstack train made"
             )
         try:
-            return cls(folder, RunConfig.model_validate_json(path.read_bytes()))
-        except OSError as error:
-            raise TrainingError(f"cannot read {path}: {error.strerror or error}") from None
+            return cls(folder, RunConfig.model_validate_json(files.read_bytes(path, TrainingError)))
         except ValidationError as error:
             raise TrainingError(f"{path} is not a run's configuration: {first_problem(error)}") from None
 
     def replace(self, name: str, content: str | bytes) -> None:
         """Replace a file of the run in one move."""
-        content = content.encode() if isinstance(content, str) else content
-        try:
-            files.replace(self.folder / name, content)
-        except OSError as error:
-            raise TrainingError(
-                f"cannot write {self.folder / name}: {error.strerror or error}; what was saved before is "
-                f"untouched: mend it, then {self.resuming}"
-            ) from None
+        with self._writing(name) as path:
+            files.replace(path, content.encode() if isinstance(content, str) else content)
 
     def log(self, message: str) -> None:
         """Add a line to `log.txt`."""
@@ -144,7 +143,7 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """One row of a comparison: the best epoch and what it took."""
         history, seconds = self.metrics(), self.seconds()
-        best = min(history, key=lambda line: float(line["validation_cross_entropy"]), default={})
+        best = best_epoch(history) if history else {}
         path = self.folder / BEST
         return {
             "run": str(self.folder),
@@ -166,13 +165,19 @@ class Run:
         return {int(path.stem.removeprefix("epoch-")): f"snapshots/{path.name}" for path in paths}
 
     def _append(self, name: str, line: str) -> None:
+        with self._writing(name) as path, path.open("a", encoding="utf-8") as file:
+            file.write(line)
+
+    @contextlib.contextmanager
+    def _writing(self, name: str) -> Iterator[Path]:
+        """The path of a file to write to; if that fails, the error says how to go on."""
+        path = self.folder / name
         try:
-            with (self.folder / name).open("a", encoding="utf-8") as file:
-                file.write(line)
+            yield path
         except OSError as error:
             raise TrainingError(
-                f"cannot write {self.folder / name}: {error.strerror or error}; what was saved before is "
-                f"untouched: mend it, then {self.resuming}"
+                f"cannot write {path}: {error.strerror or error}; what was saved before is untouched: "
+                f"mend it, then {self.resuming}"
             ) from None
 
     def _lines(self, name: str, *numbers: str) -> list[dict[str, Any]]:
@@ -192,6 +197,11 @@ class Run:
         return rows
 
 
+def best_epoch(history: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The metrics of the epoch with the lowest validation cross-entropy, the first if there are several."""
+    return min(history, key=lambda line: float(line["validation_cross_entropy"]))
+
+
 def is_run(folder: str | Path) -> bool:
     """Whether there is a run in this folder."""
     return (Path(folder) / CONFIG).exists()
@@ -199,7 +209,6 @@ def is_run(folder: str | Path) -> bool:
 
 def environment() -> dict[str, Any]:
     """Versions and machine."""
-    import numba
     import torch
 
     from ndstack import __version__
@@ -208,7 +217,7 @@ def environment() -> dict[str, Any]:
         "ndstack": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "numba": numba.__version__,
+        "numba": version("numba"),
         "platform": platform.platform(),
         "cores": cores(),
     }

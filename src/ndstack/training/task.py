@@ -76,6 +76,21 @@ class Task(Protocol):
         """Go on with what `carried` gave."""
 
 
+class Order:
+    """Which of `count` batches comes at a step: in every epoch each once, shuffled anew."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        self.count, self.seed = count, seed
+        self._epoch, self._places = -1, list[int]()
+
+    def __call__(self, epoch: int, step: int) -> int:
+        """The number of the batch."""
+        if self._epoch != epoch:
+            rng = np.random.default_rng([self.seed, SHUFFLING, epoch])
+            self._epoch, self._places = epoch, rng.permutation(self.count).tolist()
+        return self._places[step]
+
+
 class FormalTask:
     """Language modelling on a data set of a formal language (section 5.6).
 
@@ -94,11 +109,11 @@ class FormalTask:
     ) -> None:
         if not data.train or not data.validation:
             raise TrainingError("a data set without training or validation strings given, expected both")
-        self.eos, self.seed, self.share = eos, seed, share or Share()
+        self.eos, self.share = eos, share or Share()
         self.batches = [model.encode(batch)[0] for batch in data.batches("train")]
         self.validation = encode_by_length(data.validation, model)
         self.lower_bound = data.language.lower_bound(data.validation, lengths=data.plan.lengths, eos=eos)
-        self._order: tuple[int, list[int]] = (-1, [])
+        self.order = Order(len(self.batches), seed)
 
     def steps(self, epoch: int) -> int:
         """One for each batch."""
@@ -106,10 +121,7 @@ class FormalTask:
 
     def loss(self, model: LanguageModel, epoch: int, step: int) -> Loss:
         """Of this process's strings in the batch."""
-        if self._order[0] != epoch:
-            rng = np.random.default_rng([self.seed, SHUFFLING, epoch])
-            self._order = (epoch, rng.permutation(len(self.batches)).tolist())
-        batch = self.batches[self._order[1][step]]
+        batch = self.batches[self.order(epoch, step)]
         mine = batch[self.share.of(len(batch))]
         if not len(mine):
             return Loss(torch.zeros((), device=batch.device), 0.0, 0)

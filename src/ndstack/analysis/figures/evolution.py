@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -70,14 +69,12 @@ class Evolution:
     @classmethod
     def load(cls, path: str | Path) -> Evolution:
         """Read what `save` wrote."""
+        content = files.read_json(Path(path))
         try:
-            content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
             names = (tuple(content[key]) for key in ("inputs", "epochs", "action_names"))
             inputs, epochs, action_names = names
             actions = np.array(content["actions"], np.float64)
-        except OSError as error:
-            raise NdstackError(f"cannot read {path}: {error.strerror or error}") from None
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise NdstackError(f"{path} is not an evolution of actions: {error}") from None
         if actions.shape != (len(epochs), len(inputs), len(action_names)):
             raise NdstackError(f"{path} is not an evolution of actions: sizes do not agree")

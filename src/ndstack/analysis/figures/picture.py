@@ -80,10 +80,18 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def heat_map(axes: Axes, values: Any, *, low: float = 0.0, high: float = 1.0, bar: str | None = None) -> None:
-    """A matrix [rows, columns] in colours from dark to light, on request with a colour bar."""
+def heat_map(
+    axes: Axes,
+    values: Any,
+    *,
+    low: float = 0.0,
+    high: float = 1.0,
+    bar: str | None = None,
+    colors: str = "cividis",
+) -> None:
+    """A matrix [rows, columns] in colours, by default from dark to light, on request with a colour bar."""
     axes.grid(False)
-    image = axes.imshow(values, cmap="cividis", vmin=low, vmax=high, aspect="auto", interpolation="nearest")
+    image = axes.imshow(values, cmap=colors, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
     if bar is not None:
         assert axes.figure is not None
         axes.figure.colorbar(image, ax=axes, label=bar, fraction=0.05, pad=0.02)

@@ -1,0 +1,175 @@
+"""Commands about runs that are there: evaluate, generate, show, compare."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ndstack.cli.app import command
+from ndstack.cli.arguments import (
+    AsJson,
+    Count,
+    Greedy,
+    MaxLengthIfGiven,
+    OutPictureIfGiven,
+    Prefix,
+    Seed,
+    Split,
+    Temperature,
+    parse_word,
+)
+from ndstack.cli.output import print_table
+
+if TYPE_CHECKING:
+    from ndstack.training import Run
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A folder that `ndstack train` made.")]
+
+
+@command("ndstack evaluate runs/reversal", "ndstack evaluate runs/reversal --split validation --json")
+def evaluate(
+    run: RunFolder,
+    split: Split = "test",
+    out: OutPictureIfGiven = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the best model of a run, overall and by length; the results also go to the run's folder."""
+    from ndstack import plotting, training
+    from ndstack.progress import progress_bar
+    from ndstack.training.pictures import draw_by_length
+
+    folder = training.Run.open(run)
+    picture = out or run / f"{split}.svg"
+    plotting.check_format(picture)
+    model = folder.load()
+    data = training.make_test_data(folder.config) if split == "test" else training.make_data(folder.config)
+    with progress_bar(f"reading {split} strings", len(getattr(data, split))) as advance:
+        result = training.evaluate(
+            model,
+            data,
+            split,
+            eos=folder.config.training.eos,
+            progress=advance,
+        )
+    folder.replace(f"{split}.json", json.dumps(result.as_json(), indent=2) + "\n")
+    plotting.save(draw_by_length({folder.label: result}, f"{folder.config.language}, {split} set"), picture)
+    if as_json:
+        print(json.dumps(result.as_json()))
+        return
+    print_table(
+        ("length", "strings", "cross-entropy", "lower bound", "difference"),
+        [
+            (row.length or "all", row.strings, row.cross_entropy, row.lower_bound, row.difference)
+            for row in (*result.by_length, result.overall)
+        ],
+    )
+    print(f"Nats a symbol; for each length given the length. Plot: {picture}")
+
+
+@command("ndstack generate runs/reversal --count 5", "ndstack generate runs/reversal --prefix 0110# --greedy")
+def generate(
+    run: RunFolder,
+    count: Count = 10,
+    prefix: Prefix = "",
+    max_length: MaxLengthIfGiven = None,
+    temperature: Temperature = 1.0,
+    greedy: Greedy = False,
+    beam: Annotated[int | None, typer.Option(min=1, help="Beam search of this width.")] = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Let the best model of a run write strings; beside each, whether it is in the language."""
+    from ndstack import training
+    from ndstack.nn import beam_search, sample
+    from ndstack.nn import greedy as take_best
+    from ndstack.training.material import find_language
+
+    folder = training.Run.open(run)
+    model, language = folder.load(), find_language(folder.config)
+    longest = max_length or folder.config.data.test_lengths[1]
+    start = parse_word(language, prefix)
+    if beam is not None:
+        made = beam_search(model, [start], longest, beam)[0][:count]
+    elif greedy:
+        made = take_best(model, [start], longest)
+    else:
+        made = sample(model, [start] * count, longest, temperature=temperature, seed=seed)
+    for one in made:
+        inside = one.complete and one.word in language
+        if as_json:
+            row = {"string": one.word, "log_probability": one.log_probability, "complete": one.complete}
+            print(json.dumps({**row, "in_language": inside}))
+            continue
+        verdict = "cut off" if not one.complete else "in the language" if inside else "not in the language"
+        print(f"{one.log_probability:.3f}\t{verdict}\t{language.separator.join(one.word)}")
+
+
+@command("ndstack show runs/reversal", "ndstack show runs/reversal --out curve.svg")
+def show(run: RunFolder, out: OutPictureIfGiven = None, as_json: AsJson = False) -> None:
+    """Show how a run went: its curve as a table and a plot."""
+    from ndstack import plotting, training
+    from ndstack.training.pictures import draw_curves
+    from ndstack.training.run import best_epoch
+
+    picture = out or run / "curve.svg"
+    plotting.check_format(picture)
+    folder = training.Run.open(run)
+    history, seconds = folder.metrics(), folder.seconds()
+    if history and (out is not None or not as_json):
+        plotting.save(draw_curves({folder.label: history}, folder.config.language), picture)
+    if as_json:
+        print(json.dumps([{**line, "seconds": seconds.get(line["epoch"])} for line in history]))
+        return
+    if not history:
+        print(f"{run}: no epoch is complete yet")
+        return
+    names = [name for name in history[0] if name != "epoch"]
+    best = best_epoch(history)["epoch"]
+    print_table(
+        ("epoch", *(name.replace("_", " ") for name in names), "seconds"),
+        [
+            (
+                f"{line['epoch']}{' *' * (line['epoch'] == best)}",
+                *(line.get(name) for name in names),
+                round(seconds.get(line["epoch"], 0.0), 1),
+            )
+            for line in history
+        ],
+    )
+    print(f"* the best epoch. Plot: {picture}")
+
+
+@command("ndstack compare runs/reversal runs/lstm --out both.svg", "ndstack compare runs/* --json")
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders that `ndstack train` made.")],
+    out: OutPictureIfGiven = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put runs side by side: best validation results, parameters, time; with --out their curves."""
+    from ndstack import plotting, training
+    from ndstack.training.pictures import draw_curves
+
+    if out is not None:
+        plotting.check_format(out)
+    folders = [training.Run.open(run) for run in runs]
+    rows = [folder.summary() for folder in folders]
+    if as_json:
+        print(json.dumps(rows))
+    else:
+        print_table([name.replace("_", " ") for name in rows[0]], [list(row.values()) for row in rows])
+    if out is not None:
+        labels = _labels(folders)
+        curves = {label: folder.metrics() for label, folder in zip(labels, folders, strict=True)}
+        plotting.save(draw_curves(curves), out)
+        print(f"Plot: {out}", file=sys.stderr)
+
+
+def _labels(folders: "list[Run]") -> list[str]:
+    """Names for a legend; with the folder where models alone would be the same."""
+    names = [folder.label for folder in folders]
+    return [
+        name if names.count(name) == 1 else f"{name} ({folder.folder})"
+        for name, folder in zip(names, folders, strict=True)
+    ]

@@ -1,0 +1,94 @@
+"""What a configuration asks for: a language, its strings, a model. Nothing is trained or written here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from ndstack import files
+from ndstack.errors import TrainingError
+from ndstack.languages import Dataset, Language, from_grammar, get, make_dataset, read_dataset
+from ndstack.languages.datasets import SPLITS, own_grammar
+from ndstack.nn import LanguageModel, models
+from ndstack.progress import progress_bar
+from ndstack.training.config import RunConfig
+
+Show = Literal["terminal", "json", "nothing"]
+"""Progress bars, a line of JSON an epoch, or nothing."""
+
+
+def check(config: RunConfig) -> None:
+    """Raise an error in one line if language, lengths or model are not there, before anything is written."""
+    language = find_language(config)
+    make_model(config, language)
+    data = config.data
+    if not data.train or not data.validation:
+        raise TrainingError(
+            f"{data.train} training and {data.validation} validation strings asked for, expected some of each"
+        )
+    if data.folder is None and not language.lengths(*data.lengths):
+        low, high = data.lengths
+        raise TrainingError(f"{language.name} has no strings of lengths {low}..{high}")
+
+
+def find_language(config: RunConfig) -> Language:
+    """The language of a run."""
+    if config.corpus is not None:
+        raise TrainingError("this run is on text, not on a formal language; use the commands of ndstack text")
+    if config.grammar is not None:
+        return from_grammar(config.grammar, name=config.language)
+    return get(config.language)
+
+
+def make_model(config: RunConfig, language: Language | Iterable[str]) -> LanguageModel:
+    """The model of a run, with its first parameters, for a language or for the symbols of an alphabet."""
+    if config.model is None:
+        raise TrainingError("the model of this run was made in Python, so there is no name to make it from")
+    model = models.build(config.model, language, seed=config.seed, **config.options.model_dump())
+    return model.double() if config.training.precision == "64" else model
+
+
+def make_data(config: RunConfig, show: Show = "nothing") -> Dataset:
+    """The strings of a run: sampled from its seed, or read from its folder and checked."""
+    data = config.data
+    if data.folder is None:
+        language = find_language(config)
+        plan = data.model_copy(update={"test_per_length": 0})
+        if show != "terminal":
+            return make_dataset(language, config.seed, plan)
+        with progress_bar(f"sampling {language.name}", data.train + data.validation) as advance:
+            return make_dataset(language, config.seed, plan, progress=advance)
+    if data.sha256 is not None and checksums(Path(data.folder)) != data.sha256:
+        raise TrainingError(
+            f"{data.folder} has changed since the run began; begin a new run in another folder"
+        )
+    return read_dataset(Path(data.folder))
+
+
+def make_test_data(config: RunConfig) -> Dataset:
+    """The test strings of a run's language; they do not depend on the run's seed."""
+    if config.data.folder is not None:
+        return make_data(config)
+    plan = config.data.model_copy(update={"train": 0, "validation": 0})
+    return make_dataset(find_language(config), config.seed, plan)
+
+
+def use_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a configuration that a data folder decides: language, grammar and plan."""
+    dataset = read_dataset(folder)
+    own = {
+        "language": dataset.language.name,
+        "grammar": own_grammar(dataset.language),
+        "data": dataset.plan.model_dump() | {"folder": str(files.real(folder))},
+    }
+    return {**values, **own}
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """Of the strings in a data folder, by split."""
+    try:
+        return {split: hashlib.sha256((folder / f"{split}.txt").read_bytes()).hexdigest() for split in SPLITS}
+    except OSError as error:
+        raise TrainingError(f"{folder} is not a data set: {error.filename}: {error.strerror}") from None

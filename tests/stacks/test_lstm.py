@@ -1,0 +1,95 @@
+"""Stacks that run with their controller in one operation."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ndstack.errors import NdstackError
+from ndstack.stacks import LSTMWeights, Stack, Superposition
+from tests.stacks.every import every_stack, sequence, tensors
+
+
+def controller(
+    stack: Stack[Any], batch: int, n: int, units: int = 3
+) -> tuple[Tensor, LSTMWeights, tuple[Tensor, Tensor]]:
+    torch.manual_seed(0)
+
+    def random(*shape: int) -> Tensor:
+        return (torch.randn(*shape, dtype=torch.float64) / 2).requires_grad_()
+
+    weights = LSTMWeights(
+        random(4 * units, stack.reading_size),
+        random(4 * units, units),
+        random(stack.control_size, units),
+        random(stack.control_size),
+    )
+    return random(batch, n, 4 * units), weights, (random(batch, units), random(batch, units))
+
+
+@every_stack
+def test_an_lstm_in_one_operation_equals_its_steps(stack: Stack[Any]) -> None:
+    inputs, weights, memory = controller(stack, 2, 9)
+    actions, pushed = sequence(stack, 2, 3)
+    _, start = stack.scan(actions, pushed)
+    outcomes = []
+    for run in (stack.run_lstm, functools.partial(Stack._run_lstm, stack)):
+        hidden, readings, last, state = run(inputs, weights, memory, start)
+        outcomes.append((hidden, readings, *last, *tensors(state)))
+    leaves = (inputs, *weights, *memory, actions, pushed)
+    directions = [torch.randn_like(tensor) for tensor in outcomes[0]]
+    for ours, theirs in zip(*outcomes, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    for ours, theirs in zip(
+        *(torch.autograd.grad(o, leaves, directions, retain_graph=True) for o in outcomes),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+@every_stack
+def test_the_lstm_is_torch_s_lstm_fed_with_readings(stack: Stack[Any]) -> None:
+    cell = torch.nn.LSTMCell(2 + stack.reading_size, 5).double()
+    layer = torch.nn.Linear(5, stack.control_size).double()
+    x = torch.randn(3, 6, 2, dtype=torch.float64)
+    memory = torch.zeros(3, 5, dtype=torch.float64), torch.zeros(3, 5, dtype=torch.float64)
+    state = stack.start(3, dtype=torch.float64)
+    from_x, from_reading = cell.weight_ih.split((2, stack.reading_size), 1)
+    weights = LSTMWeights(from_reading, cell.weight_hh, layer.weight, layer.bias)
+    inputs = x @ from_x.t() + cell.bias_ih + cell.bias_hh
+    hidden, readings, last, _ = stack.run_lstm(inputs, weights, memory, state)
+    for t in range(6):
+        memory = cell(torch.cat([x[:, t], state.reading], 1), memory)
+        state = stack.drive(state, memory[0], layer.weight, layer.bias)
+        torch.testing.assert_close(hidden[:, t], memory[0])
+        torch.testing.assert_close(readings[:, t], state.reading)
+    torch.testing.assert_close(last, memory)
+
+
+@every_stack
+def test_an_lstm_goes_on_from_a_carried_state(stack: Stack[Any]) -> None:
+    inputs, weights, memory = controller(stack, 2, 8)
+    state = stack.start(2, dtype=torch.float64)
+    hidden, _, last, _ = stack.run_lstm(inputs, weights, memory, state)
+    parts = []
+    for chunk in inputs.split((3, 0, 5), 1):
+        part, _, memory, state = stack.run_lstm(chunk, weights, memory, state)
+        parts.append(part)
+    torch.testing.assert_close(torch.cat(parts, 1), hidden)
+    torch.testing.assert_close(memory, last)
+
+
+def test_errors_of_an_lstm() -> None:
+    stack = Superposition(2)
+    inputs, weights, memory = controller(stack, 2, 4)
+    state = stack.start(2, dtype=torch.float64)
+    with pytest.raises(NdstackError, match=r"hidden weights of shape \[3, 12\] given, expected"):
+        stack.run_lstm(inputs, weights._replace(hidden=weights.hidden.t()), memory, state)
+    with pytest.raises(NdstackError, match=r"memory of shapes \[1, 3\] and \[2, 3\] given"):
+        stack.run_lstm(inputs, weights, (memory[0][:1], memory[1]), state)
+    with pytest.raises(NdstackError, match=r"inputs of shape \[2, 4, 11\] given, expected \[2, le"):
+        stack.run_lstm(inputs[..., 1:], weights, memory, state)
