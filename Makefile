@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= auto
 EXAMPLES ?= 5000
+KERNEL_TESTS := tests/kernels tests/stacks tests/grammars/test_inside.py tests/analysis/test_runs.py tests/analysis/test_trace.py
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 
 .PHONY: help install test demo lint format bench docs coverage dist check-dist fuzz clean
@@ -43,8 +44,13 @@ docs: .venv/installed      ## write the reference and draw the pictures of docs/
 	$(BIN)/ndstack demo --out demo
 	cp demo/*.svg docs/pictures/demo/
 
-coverage: .venv/installed  ## share of lines covered by the tests, compilation switched off
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term-missing:skip-covered
+coverage: .venv/installed  ## share of lines that the tests run; kernels are run once more, as plain Python
+	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=few --cov --cov-report=
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) -m 'not compiled' $(KERNEL_TESTS) \
+		--hypothesis-profile=few --cov --cov-append --cov-report=
+	$(BIN)/coverage report --fail-under=95
+	@$(BIN)/coverage json -q -o - | $(BIN)/python -c 'import json, sys; print("lines {percent_statements_covered:.1f} %, \
+	branches {percent_branches_covered:.1f} %".format(**json.load(sys.stdin)["totals"]))'
 
 dist: .venv/installed      ## a wheel and a source archive in dist/
 	rm -rf dist
@@ -58,4 +64,4 @@ fuzz: .venv/installed      ## random and damaged input for all readers, random w
 	$(BIN)/python -m benchmarks.no_nan --count 1000000
 
 clean:                     ## remove what make made
-	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist
+	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage* dist

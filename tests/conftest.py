@@ -1,4 +1,7 @@
+import numba
 from hypothesis import HealthCheck, settings
+
+from tests.uncompiled import replace_intrinsics
 
 settings.register_profile(
     "fixed",
@@ -7,4 +10,14 @@ settings.register_profile(
     max_examples=150,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+settings.register_profile("few", settings.get_profile("fixed"), max_examples=10)  # `make coverage`
 settings.load_profile("fixed")
+
+if numba.config.DISABLE_JIT:
+    replace_intrinsics()
+
+    def pytest_configure(config):
+        """Compiled code does not warn of infinities and nans; numpy would."""
+        config.addinivalue_line(
+            "filterwarnings", "ignore:(invalid|overflow|divide).*encountered:RuntimeWarning"
+        )

@@ -250,3 +250,11 @@ def test_symbols_cannot_end_the_data_of_a_saved_page(tmp_path):
     assert client.get("/api/models").json() == ["bad"]
     text = client.post("/api/save", json={"model": "bad", "text": "</script><b> a"}).text
     assert "</script><b>" not in text
+
+
+def test_a_model_on_an_unknown_language_writes_its_own_samples(tmp_path):
+    models.build("rns-2-2", ["a", "b"]).save(tmp_path / "own")
+    client = TestClient(make_app(Catalogue([tmp_path / "own"], examples=False)), LOCAL)
+    text = client.post("/api/sample", json={"model": "own", "length": 5, "seed": 1}).json()["text"]
+    assert set(text) <= {"a", "b"}
+    assert "not known which language" in look(client, "own", text)["notes"]["next"]

@@ -141,6 +141,11 @@ def test_evolution_of_actions_over_training(tmp_path):
     (tmp_path / "bad.json").write_text('{"inputs": ["a"], "epochs": [1], "action_names": [], "actions": [1]}')
     with pytest.raises(NdstackError, match="not an evolution"):
         figures.Evolution.load(tmp_path / "bad.json")
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(NdstackError, match=r"bad\.json is not an evolution"):
+        figures.Evolution.load(tmp_path / "bad.json")
+    with pytest.raises(NdstackError, match=r"cannot read .*none\.json"):
+        figures.Evolution.load(tmp_path / "none.json")
     with pytest.raises(NdstackError, match="no snapshots"):
         figures.Evolution.of_traces({})
 
@@ -148,6 +153,8 @@ def test_evolution_of_actions_over_training(tmp_path):
 def test_nothing_read_is_nothing_to_draw(model):
     with pytest.raises(NdstackError, match="nothing to draw"):
         figures.draw_readings(trace(model, "").stack())
+    with pytest.raises(NdstackError, match="1 readings and 2 labels given"):
+        figures.draw_pca(np.zeros((1, 3)), ["a", "b"])
     with pytest.raises(NdstackError, match="at most 400"):
         figures.draw_attention(trace(model, "()" * 201).stack())
 

@@ -11,6 +11,7 @@ import torch
 from scipy.stats import chisquare
 
 from ndstack.analysis import Names, Runs, Weights, most_probable_stacks, stack_graph
+from ndstack.analysis.text import summary_lines
 from ndstack.errors import NdstackError
 from ndstack.kernels import reference
 from tests.analysis.automata import SETTINGS, every_run, key, random_weights
@@ -162,7 +163,7 @@ def test_long_sequences_keep_runs_that_are_lost_in_floats():
     np.testing.assert_allclose(runs.posterior.actions()[: n // 2, 0], 1)
 
 
-def test_what_cannot_be_asked():
+def test_what_cannot_be_asked(monkeypatch):
     weights = random_weights(0)
     with pytest.raises(NdstackError, match="time 9 given, expected 0 to 4"):
         Runs(weights).at(9)
@@ -172,6 +173,28 @@ def test_what_cannot_be_asked():
         Runs(weights).at(end=[(2, 0)])
     with pytest.raises(NdstackError, match="pop has shape"):
         dataclasses.replace(weights, pop=weights.pop[:, :1])
+    with pytest.raises(NdstackError, match="names of"):
+        dataclasses.replace(weights, names=dataclasses.replace(weights.names, inputs=("a",)))
+    monkeypatch.setattr("ndstack.analysis.weights.MOST_BYTES", 1000)
+    with pytest.raises(NdstackError, match="give a shorter string"):
+        random_weights(0)
+
+
+def test_where_no_run_survives_there_is_nothing_to_draw():
+    weights = random_weights(0)
+    weights.push[2] = weights.replace[2] = weights.pop[2] = -math.inf
+    runs = Runs(weights)
+    assert list(summary_lines(runs)) == ["no run survives"]
+    assert runs.count() == 0
+    for ask in (lambda: runs.sample(1, np.random.default_rng(0)), runs.entropy):
+        with pytest.raises(NdstackError, match="no run survives to time 4"):
+            ask()
+
+
+def test_runs_too_many_for_a_float_are_not_counted(monkeypatch):
+    monkeypatch.setattr(Runs, "log_count", 361 * math.log(10))
+    with pytest.raises(NdstackError, match=r"about 10\^361 runs"):
+        Runs(random_weights(0)).count()
 
 
 def test_equally_good_paths_of_a_stack_graph_are_all_kept():

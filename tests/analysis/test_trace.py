@@ -2,7 +2,6 @@
 
 import itertools
 
-import numba
 import numpy as np
 import pytest
 import torch
@@ -137,6 +136,7 @@ def test_truth_is_in_the_order_of_the_models_alphabet():
     np.testing.assert_allclose(truth[0], [0, 0.5, 0.5, 0, 0], atol=1e-12)
 
 
+@pytest.mark.compiled
 def test_the_english_sentence_has_three_accepting_runs_and_they_are_the_best():
     network = recognizer(english())
     found = trace(network, SENTENCE)
@@ -185,7 +185,7 @@ def test_empty_strings_and_models_without_stacks():
         _ = trace(models.build("sup-10", "dyck"), WORD).stack().runs
 
 
-@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="too slow without compilation")
+@pytest.mark.compiled
 def test_eighty_symbols_of_three_states_and_symbols():
     word = languages.get("dyck").sample(80, np.random.default_rng(0))
     stack = trace(with_large_weights("rns-3-3"), word).stack()

@@ -29,6 +29,19 @@ from tests.strategies import ALPHABET, restricted_wpdas
 WORDS = all_words(ALPHABET, 4)
 
 
+def test_semirings_add_and_multiply_many_values():
+    weights = [0.5, 0.25, 0.125]
+    assert REAL.sum(weights) == 0.875
+    assert REAL.product(weights) == 2**-6
+    assert COUNTING.sum([]) == 0
+    assert COUNTING.product([]) == 1
+    labelled = [VITERBI.lift(weight, label) for weight, label in zip(weights, "abc", strict=True)]
+    assert VITERBI.product(labelled).labels() == ("a", "b", "c")
+    assert VITERBI.sum(labelled).labels() == ("a",)
+    assert VITERBI.product([*labelled, VITERBI.zero]) == VITERBI.zero
+    assert repr(VITERBI) == "<Viterbi semiring>"
+
+
 def close(expected):
     return pytest.approx(expected, rel=1e-12, abs=0)
 

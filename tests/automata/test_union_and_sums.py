@@ -143,3 +143,12 @@ def test_union_of_compiled_grammars():
     in_both = [all(accepts(RestrictedPDA(joint.pda.transitions, "s", p), w) for p in joint.parts)
                for w in ("ab", "aab", "")]  # fmt: skip
     assert in_both == [True, False, True]
+
+
+def test_a_state_called_start_is_no_other_parts_start():
+    """The start state is entered again, so it gets a twin, whose name may be taken."""
+    moves = [("q", "a", "start"), ("start", "b", "q")]
+    transitions = tuple(Transition(q, a, (BOTTOM,), r, (BOTTOM,)) for q, a, r in moves)
+    pda = RestrictedPDA(transitions, "q", frozenset({"q"}))
+    joint = union([pda, pda]).pda
+    assert language_of_pda(joint, "ab", 4) == {(), ("a", "b"), ("a", "b") * 2}

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,8 @@ from ndstack.errors import NdstackError
 from ndstack.experiments import Inline, SweepFolder, expand, run_sweep
 from ndstack.experiments.engines.parcels import Sender, pack, unpack
 from ndstack.experiments.engines.ray import OWN, Ray
+from ndstack.experiments.engines.remote import work_remotely
+from ndstack.experiments.work import Job, Outcome
 
 pytest.importorskip("ray")
 
@@ -30,6 +33,7 @@ def test_two_nodes_share_a_sweep_and_one_is_killed(small, tmp_path):
         "RAY_health_check_period_ms": "500",
         "RAY_ENABLE_METRICS_COLLECTION": "0",
         "OMP_NUM_THREADS": "1",
+        "COVERAGE_PROCESS_CONFIG": "",  # Ray has many processes, and would be too slow if they were measured
     }
     script = Path(__file__).with_name("two_nodes.py")
     done = subprocess.run(
@@ -80,6 +84,23 @@ def test_parcels_write_nowhere_else(name, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+def test_a_trial_elsewhere_sends_its_folder_piece_by_piece(small, tmp_path):
+    trial = expand(small)[0]
+    job = Job(id=trial.id, folder="/nowhere", config=trial.config, measure=("test",))
+    parcels = list(work_remotely(job.model_dump_json().encode(), {}, every=0))
+    assert [outcome for _, outcome in parcels[:-1]] == [b""] * (len(parcels) - 1)
+    assert Outcome.model_validate_json(parcels[-1][1]) == Outcome(id=trial.id, state="done")
+    for parcel, _ in parcels:
+        unpack(tmp_path / trial.id, parcel)
+    whole = SweepFolder(tmp_path / "whole")
+    whole.begin(small, "paper", None)
+    run_sweep(whole, [trial], Inline(), measures=("test",))
+    for name in ("metrics.jsonl", "best.safetensors", "test.json"):
+        assert (tmp_path / trial.id / name).read_bytes() == (whole.trial(trial) / name).read_bytes()
+    done = pack(tmp_path / trial.id)
+    assert list(work_remotely(job.model_dump_json().encode(), done, every=0))[1:] == [({}, parcels[-1][1])]
+
+
 def test_an_address_without_a_cluster_is_an_error_in_one_line():
     with pytest.raises(NdstackError, match=r"no Ray at 127\.0\.0\.1:1: Connection refused; begin one with"):
         Ray("127.0.0.1:1").__enter__()
@@ -91,10 +112,29 @@ def test_only_addresses_on_the_cluster_itself():
 
 
 class Pretended:
-    """A cluster of which only the size matters."""
+    """A cluster of which only the size matters, and a task that never yields an outcome."""
+
+    exceptions = SimpleNamespace(RayError=OSError)
 
     def __init__(self, **resources):
-        self.resources, self.down = resources, False
+        self.resources, self.down, self.options, self.cancelled = resources, False, None, []
+
+    def init(self, **options):
+        self.options = options
+        if "CPU" not in self.resources:
+            raise ConnectionError("nobody\nthere")
+
+    def remote(self, **needs):
+        return lambda function: SimpleNamespace(remote=lambda *arguments: iter([({}, b"")]))
+
+    def wait(self, streams, num_returns, timeout):
+        return streams[:num_returns], []
+
+    def get(self, value):
+        return value
+
+    def cancel(self, stream, force):
+        self.cancelled.append(stream)
 
     def cluster_resources(self):
         return self.resources
@@ -113,3 +153,32 @@ def test_as_many_trials_as_there_is_room_for():
     with pytest.raises(NdstackError, match="a trial takes 1 GPUs, but the cluster has 0"):
         engine._check_room()
     assert engine._ray.down
+
+
+def test_a_ray_of_our_own_is_this_machine_alone(small, tmp_path, monkeypatch):
+    for name in OWN:
+        monkeypatch.delenv(name, raising=False)
+    trial = expand(small)[0]
+    job = Job(id=trial.id, folder=str(tmp_path), config=trial.config)
+    engine = Ray(workers=3, cpus=0)
+    assert all(os.environ[name] == value for name, value in OWN.items())
+    engine._ray = cluster = Pretended(CPU=8.0)
+    with engine:
+        assert cluster.options["address"] == "local"
+        assert cluster.options["num_cpus"] == engine.slots() == 3
+        engine.submit(job)
+        (lost,) = engine.poll(0)
+        assert (lost.id, lost.message) == (trial.id, "its task ended without an outcome")
+        assert engine.poll(0) == []
+        engine.submit(job)
+    assert cluster.down
+    assert len(cluster.cancelled) == 1
+    engine._ray = Pretended()
+    with pytest.raises(NdstackError, match="no Ray at this machine: nobody there"):
+        engine.__enter__()
+
+
+def test_without_the_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(NdstackError, match="--engine ray needs the package ray"):
+        Ray("auto")

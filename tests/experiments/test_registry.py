@@ -144,6 +144,7 @@ BASE = {"name": "mine", "languages": ["dyck"], "models": [{"label": "L", "names"
         ({"models": BASE["models"] * 2}, "same label"),
         ({"search": {"training.learning_rate": {"low": 1, "high": 0.1}}}, "low"),
         ({"outputs": [{"label": "f", "kind": "curves", "models": ["M"]}]}, "'M', which is not a model"),
+        ({"outputs": [{"label": "f", "kind": "curves", "languages": ["d"]}]}, "'d', which is not a language"),
         ({"restarts": 0}, "restarts"),
     ],
 )
@@ -158,5 +159,10 @@ def test_wrong_settings_scales_and_names():
         expand(Experiment.of(BASE | {"search": {"training.learning": [1]}}, "my.toml"))
     with pytest.raises(NdstackError, match="no scale 'huge'"):
         Experiment.of(BASE, "my.toml").at("huge")
+    with pytest.raises(NdstackError, match="there is no model with the label 'M'"):
+        Experiment.of(BASE | {"scales": {"small": {"names": {"M": ["lstm"]}}}}, "my.toml").at("small")
+    twice = [{"label": label, "names": ["lstm"]} for label in "LM"]
+    with pytest.raises(NdstackError, match="twice; name every model once"):
+        expand(Experiment.of(BASE | {"models": twice}, "my.toml"))
     with pytest.raises(NdstackError, match="did you mean cfls"):
         find("cfl")

@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from ndstack import languages
 from ndstack.analysis.figures import Evolution
 from ndstack.cli import app
+from ndstack.errors import NdstackError
 from ndstack.experiments import Experiment, Inline, SweepFolder, estimate, expand, make_report, run_sweep
-from ndstack.experiments.inside import correct_shares, pattern
+from ndstack.experiments.inside import correct_shares, draw_evolution, draw_heatmaps, draw_readings, pattern
 from ndstack.experiments.page import Part, inline, page
 from ndstack.experiments.results import finished, mean_by_length, mean_curve, select
 from ndstack.experiments.tables import Sheet
@@ -159,12 +160,15 @@ def test_the_command_lists_and_refuses_in_one_line(tmp_path):
     run = CliRunner().invoke
     listed = json.loads(run(app, ["reproduce", "list", "--json"]).output)
     assert {row["name"]: row["trials"]["paper"] for row in listed}["cfls"] == 1100
+    table = run(app, ["reproduce", "list"]).output.splitlines()
+    assert [line.split()[0] for line in table[-len(listed) :]] == [row["name"] for row in listed]
     for arguments, message in [
         (["reproduce", "cfls", "--scale", "smoke"], "expected --out FOLDER"),
         (["reproduce", "cfls", "--scale", "huge", "--out", "x"], "no scale 'huge'"),
         (["reproduce", "ptb", "--scale", "paper", "--out", "x"], "needs a corpus"),
         (["reproduce", "cfls", "--corpus", "x", "--out", "x"], "formal languages"),
         (["reproduce", "cfls", "--address", "auto", "--out", "x"], "expected --engine ray"),
+        (["reproduce", "cfls", "--suites", "nowhere", "--out", "x"], "nowhere does not exist"),
         (["report", str(tmp_path)], "not the folder of a sweep"),
         (["sweep", str(tmp_path / "no.toml"), "--out", "x"], "cannot read"),
     ]:
@@ -183,3 +187,72 @@ def test_one_folder_can_hold_several_experiments(small, tmp_path):
     assert made.outputs == ["other-paper-curve", "small-paper-curve"]
     (folder.trial(trials[0]) / "test.json").unlink()  # as if an experiment had run it that needs no test
     assert make_report(folder).complete == 6
+
+
+def test_the_command_says_which_trials_failed_and_reports_the_others(tmp_path):
+    (tmp_path / "my.toml").write_text(
+        """
+        name = "my"
+        languages = ["marked-reversal"]
+        models = [{label = "LSTM", names = ["lstm"]}]
+        search = {"training.learning_rate" = [0.01, 1e38]}
+        outputs = [{label = "curve", kind = "curves"}]
+        [settings]
+        data = {train = 20, validation = 10, lengths = [6, 10], test_lengths = [6, 8], test_per_length = 1}
+        training = {max_epochs = 1, optimizer = "sgd", device = "cpu"}
+        """
+    )
+    command = ["sweep", "my.toml", "--out", "out", "--workers", "0", "--quiet"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        done = CliRunner().invoke(app, command)
+        shown = CliRunner().invoke(app, ["report", "out", "--out", "elsewhere"]).output
+    assert done.exit_code == 1
+    assert json.loads(done.stdout) == {
+        "report": "out/report/index.html", "outputs": ["curve"], "trials": 2, "complete": 1,
+    }  # fmt: skip
+    assert done.stderr.count("\n") == 1
+    assert re.match(r"ndstack: lstm-marked-reversal-\w+ failed: .*try a lower learning rate", done.stderr)
+    assert shown == "elsewhere/index.html: curve; 1 of 2 trials complete\n"
+
+
+def test_what_full_scale_takes_is_told_with_the_dissertations_times(small, tmp_path):
+    settings = small.settings | {"training": {"max_epochs": 2}}
+    known = Experiment.of(small.model_dump(mode="json") | {"name": "times", "settings": settings}, "times")
+    folder, _ = invented(known, tmp_path, CURVES)
+    text = make_report(folder).index.read_text(encoding="utf-8")
+    assert "4 trials would take" in text
+    assert "1 pairs of model and language were measured" in text
+    assert "by table 6.1" in text
+
+
+def test_damaged_files_of_a_sweep_are_named(small, tmp_path):
+    folder, trials = invented(small, tmp_path, CURVES)
+    environment = folder.trial(trials[0]) / "environment.json"
+    environment.unlink()
+    make_report(folder)
+    environment.write_text("[")
+    with pytest.raises(NdstackError, match=r"environment\.json is damaged"):
+        make_report(folder)
+    (plan,) = (tmp_path / "experiments").iterdir()
+    plan.write_text('{"format": 99}')
+    with pytest.raises(NdstackError, match="is not an experiment"):
+        make_report(folder)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NdstackError, match="cannot write to"):
+        SweepFolder(tmp_path / "file").begin(small, "paper", None)
+
+
+def test_figures_about_marked_reversal_refuse_others():
+    with pytest.raises(NdstackError, match="dyck has no symbol #"):
+        pattern(languages.get("dyck"), (4, 8))
+    evolution = Evolution(("(", ")"), (0,), ("push", "replace", "pop"), np.zeros((1, 2, 3)))
+    with pytest.raises(NdstackError, match="nondeterministic stacks on marked reversal"):
+        correct_shares(evolution)
+
+
+@pytest.mark.parametrize("draw", [draw_evolution, draw_readings, draw_heatmaps])
+def test_figures_of_no_complete_trial_say_so(draw, small):
+    (output,) = small.outputs
+    (text,) = draw(output, small, []).axes[0].texts
+    assert text.get_text() == "curve: no trial is complete"

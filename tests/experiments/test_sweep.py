@@ -6,16 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from ndstack import files
-from ndstack.errors import BusyError
+from ndstack.errors import BusyError, NdstackError
 from ndstack.experiments import Experiment, Inline, Local, SweepFolder, Watcher, expand, run_sweep, sweep
 from ndstack.experiments.engines import Lost
-from ndstack.experiments.work import Job, Outcome, work
+from ndstack.experiments.work import Job, Outcome, is_outside, parse_job, read_json, work
 
 SETTINGS = """
 name = "kill"
@@ -208,3 +209,45 @@ def test_a_complete_trial_is_measured_later_without_training_again(small, tmp_pa
     run_sweep(folder, trials[:1], Inline(), measures=("test",))
     assert (path / "test.json").exists()
     assert (path / "log.txt").read_text().count("start at epoch 1,") == log.count("start at epoch 1,") == 1
+
+
+def test_memory_that_gave_out_is_the_machines_fault():
+    error = ValueError("no batch")
+    assert not is_outside(error)
+    error.__cause__ = RuntimeError("DefaultCPUAllocator: can't allocate memory")
+    assert is_outside(error)
+
+
+def test_what_is_not_a_job_or_not_json_is_refused(tmp_path):
+    with pytest.raises(NdstackError, match="not a job: id"):
+        parse_job(b"{}")
+    (tmp_path / "x.json").write_text("{")
+    with pytest.raises(NdstackError, match=r"cannot read .*x\.json"):
+        read_json(tmp_path / "x.json")
+
+
+def test_sigterm_stops_a_sweep_like_ctrl_c(small, tmp_path):
+    folder, trials = begin(small, tmp_path)
+
+    class Ended(Watcher):
+        def started(self, trial, attempt):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(folder, trials, Inline(), watcher=Ended())
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert folder.status(trials[0]) != "done"
+
+
+def test_a_sweep_runs_in_a_thread_as_well(small, tmp_path):
+    folder, trials = begin(small, tmp_path)
+    thread = threading.Thread(target=run_sweep, args=(folder, trials[:1], Inline()))
+    thread.start()
+    thread.join()
+    assert folder.status(trials[0]) == "done"
+
+
+def test_no_workers_are_too_few(tmp_path):
+    with pytest.raises(NdstackError, match="0 workers given"):
+        Local(0, tmp_path / "log")

@@ -42,6 +42,7 @@ def test_symbols_outside_the_alphabet_have_probability_zero():
     assert log_inside(grammar, "") == -math.inf
 
 
+@pytest.mark.compiled
 def test_long_strings_do_not_underflow():
     """p(a^n) = 0.001^n: far below the smallest double at n = 400."""
     grammar = WeightedCFG.fromstring("S -> 'a' S [0.001] | 'a' [0.001]")
@@ -88,6 +89,7 @@ def test_products_that_underflow_are_done_in_log_space(text, word, expected):
     assert log_inside(WeightedCFG.fromstring(text), word) == pytest.approx(expected, rel=1e-13)
 
 
+@pytest.mark.compiled
 def test_catalan_numbers():
     """The uniform grammar S → S S | a gives a^n the weight C_{n-1} 2^{-(2n-1)}."""
     grammar = PCFG.fromstring("S -> S S [0.5] | 'a' [0.5]")

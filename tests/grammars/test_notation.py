@@ -15,6 +15,10 @@ def test_reads_alternatives_epsilon_comments_and_continued_lines():
     assert grammar.terminals == ("0", "it's")
 
 
+def test_a_last_line_that_goes_on_is_read():
+    assert read_grammar("S -> 'a' | \\\n'b' \\") == CFG.fromstring("S -> 'a' | 'b'")
+
+
 def test_grammar_without_weights_is_a_cfg():
     assert type(read_grammar("S -> 'a' S | 'b'")) is CFG
 
@@ -75,6 +79,7 @@ def test_small_weights_are_written_without_exponent():
         ("S -> 'a' -> 'b'", "line 1: \"S -> 'a' -> 'b'\" has a second ->"),
         ("S 'a'", "line 1: \"S 'a'\" is not a rule"),
         ("S -> 'a", "line 1: cannot read \"'a\""),
+        ("S -> 'a' |\\\n'", "line 1: cannot read \"'\""),
         ("S -> ''", "has an empty terminal"),
         ("S -> 'a' [0.5] 'b'", "'b' follows a weight"),
     ],

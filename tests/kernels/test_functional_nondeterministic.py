@@ -112,6 +112,7 @@ def test_second_derivatives_are_refused_rather_than_wrong(backend: str) -> None:
         torch.autograd.grad(read(*actions, backend=backend).square().sum(), actions, create_graph=True)
 
 
+@pytest.mark.compiled
 def test_the_number_of_threads_changes_nothing() -> None:
     actions = random_weights(5, 60, 2, 2)
     results = []
@@ -127,6 +128,7 @@ def test_the_number_of_threads_changes_nothing() -> None:
         threads.set_num_threads(0)
 
 
+@pytest.mark.compiled
 def test_importing_compiles_nothing() -> None:
     code = (
         "from numba.core import event\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 
 import pytest
@@ -121,6 +122,38 @@ def test_only_the_sequences_that_need_it_are_done_again(monkeypatch: pytest.Monk
         guarded.Setting(1, 4, None, True, "cpu", False),
     )
     assert again == [3, 1]
+
+
+@pytest.mark.parametrize("attend", [False, True])
+@FAST
+@DTYPES
+def test_a_gradient_that_is_not_finite_is_computed_again(
+    dtype: torch.dtype, backend: str, attend: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float64 after float32, in log space after float64; other sequences keep theirs."""
+    actions = [a.detach().to(dtype) for a in random_weights(3, 6, 2, 2)]
+    given = torch.cat([action.flatten(2) for action in actions], -1).requires_grad_()
+    setting = guarded.Setting(2, 2, None, True, backend, attend)
+
+    def gradient() -> Tensor:
+        reading, attention = guarded.scan(given, setting)
+        return torch.autograd.grad(reading.square().sum() + attention.pow(3).sum(), given)[0]
+
+    honest = gradient()
+    engine = importlib.import_module(f"ndstack.kernels.{backend}_engine")
+    plain = engine.gradient
+
+    def damaged(chart: object, setting: object, actions: Tensor, *rest: object) -> Tensor:
+        result: Tensor = plain(chart, setting, actions, *rest)
+        if actions.dtype == dtype:
+            result[1, 2, 3] = math.inf
+        return result
+
+    monkeypatch.setattr(engine, "gradient", damaged)
+    mended = gradient()
+    assert torch.equal(mended[0], honest[0])
+    assert torch.equal(mended[2], honest[2])
+    assert torch.allclose(mended[1], honest[1], atol=1e-5 if dtype == torch.float32 else 1e-12)
 
 
 @pytest.mark.parametrize("scale", [300.0, 1e4])

@@ -1,3 +1,4 @@
+import copy
 import json
 import math
 from pathlib import Path
@@ -9,6 +10,7 @@ from scipy.stats import chisquare
 from ndstack import languages
 from ndstack.errors import DatasetError
 from ndstack.languages import Plan, make_dataset, read_dataset, write_dataset
+from ndstack.languages.datasets import own_grammar
 
 SMALL = Plan(
     train=40, validation=25, test_per_length=3, lengths=(10, 20), test_lengths=(10, 24), batch_size=10
@@ -87,6 +89,18 @@ def test_the_current_folder_will_do_if_empty(dataset, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_dataset(dataset, Path())
     assert read_dataset(tmp_path).train == dataset.train
+
+
+def test_what_cannot_be_written_down_is_refused(tmp_path):
+    mine = copy.copy(languages.get("marked-copy"))
+    mine.name = "mine"
+    assert repr(mine) == "<language mine over 3 symbols>"
+    with pytest.raises(DatasetError, match="mine is neither a language of ndstack nor one with a grammar"):
+        own_grammar(mine)
+    odd = languages.from_grammar("S -> 'a b' S [0.5] | 'c\td' [0.5]")
+    dataset = make_dataset(odd, 0, SMALL)
+    with pytest.raises(DatasetError, match="cannot be written to a text file"):
+        write_dataset(dataset, tmp_path / "data")
 
 
 def test_negative_seeds_are_refused():

@@ -120,6 +120,11 @@ def test_loss_near_uniform_at_the_beginning():
         (lambda: LanguageModel(StackRNN(3, 4, None), "01"), "reads vectors of size 3, expected 2"),
         (lambda: LanguageModel(StackRNN(3, 4, None), "011"), "repeats symbols"),
         (lambda: LanguageModel(StackRNN(3, 4, None), "01#", input="1-hot"), "input is '1-hot'"),
+        (lambda: LanguageModel(StackRNN(3, 4, None), "01#", output="small"), "output is 'small'"),
+        (
+            lambda: LanguageModel(StackRNN(3, 4, None), "01#", output="adaptive"),
+            "4 symbols from 4 numbers",
+        ),
         (lambda: LanguageModel(Transformer(), "01#", input="embedding", bos=False), "has to read BOS first"),
     ],
 )

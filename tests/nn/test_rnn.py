@@ -300,6 +300,9 @@ def test_unnormalised_readings_are_the_weights_of_runs(options):
     parts = torch.cat([again, stack(actions[:, 2:], state=middle)[0]], 1)
     torch.testing.assert_close(parts, readings)
     assert torch.equal(state.reading, readings[:, -1])
+    nothing, same = stack(actions[:, :0], state=state)
+    assert nothing.shape == (2, 0, stack.reading_size)
+    assert same is state
 
 
 def weights_of_runs(stack, log_weights):

@@ -58,6 +58,23 @@ def test_branches_add_up() -> None:
         assert close(ours, theirs)
 
 
+@pytest.mark.parametrize("states", [1, 3, 4])
+def test_branches_add_up_for_every_number_of_states(states: int) -> None:
+    """What steps say about columns from before them takes another path for each."""
+    stack = Nondeterministic(states, 2)
+    generator = torch.Generator().manual_seed(states)
+    shapes = [(2, steps, stack.action_size) for steps in (5, 3, 4)]
+    given = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+    stem, *branches = [actions.requires_grad_() for actions in given]
+    _, state = stack.scan(stem)
+    ours = sum(weighted(stack.scan(branch, state=state)[0]) for branch in branches)
+    whole = sum(weighted(stack.scan(torch.cat([stem, branch], 1))[0][:, 5:]) for branch in branches)
+    assert isinstance(ours, Tensor)
+    assert isinstance(whole, Tensor)
+    for mine, theirs in zip(grad(ours, stem, *branches), grad(whole, stem, *branches), strict=True):
+        assert close(mine, theirs)
+
+
 def test_rows_taken_in_the_middle() -> None:
     stem, rest = logits(5), logits(4, 1)
     rows = torch.tensor([2, 0, 2])
@@ -97,6 +114,7 @@ def test_steps_without_derivatives_cut_the_chain() -> None:
     assert close(ours[1], grad(weighted(cut), last)[0])
 
 
+@pytest.mark.compiled
 def test_a_chain_outgrows_its_memory() -> None:
     actions = logits(300, batch=1)
     readings, state = stepped(actions)
@@ -108,6 +126,7 @@ def test_a_chain_outgrows_its_memory() -> None:
     assert close(grad(weighted(readings), actions)[0], grad(weighted(whole), actions)[0])
 
 
+@pytest.mark.compiled
 def test_a_state_that_grew_has_other_successors_too() -> None:
     """The first successor moved to larger memory; the second must not take its place in the chain."""
     steps = 128

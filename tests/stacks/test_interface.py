@@ -200,6 +200,7 @@ def test_errors_of_a_step() -> None:
         stack.drive(state, torch.zeros(2, 3, device="meta"), torch.zeros(8, 3), torch.zeros(8))
 
 
+@pytest.mark.compiled
 def test_importing_compiles_nothing() -> None:
     program = "import sys, ndstack.functional, ndstack.stacks; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -90,6 +90,7 @@ def test_scan_computes_the_model(options: dict[str, Any]) -> None:
         assert torch.allclose(ours, theirs, atol=1e-10)
 
 
+@pytest.mark.compiled
 @every_model
 @pytest.mark.parametrize("chunks", [[1] * 41, [20, 1, 20], [1, 39, 1]], ids=["steps", "three", "ends"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])
@@ -232,6 +233,7 @@ def test_the_fused_lstm_carries_its_state_on(options: dict[str, Any]) -> None:
     assert torch.allclose(torch.cat(kept, 1), whole[0], atol=1e-12)
 
 
+@pytest.mark.compiled
 def test_a_windowed_stack_runs_on_in_constant_memory() -> None:
     stack = Nondeterministic(1, 2, window=5, vector_size=1)
     actions, pushed = sequence(stack, 1, 2000, torch.float32)

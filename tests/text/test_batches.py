@@ -64,3 +64,25 @@ def test_a_stream_of_the_penn_treebanks_size():
     stream = Stream(np.zeros(929_589, np.uint16), END)
     assert len(stream) == 830
     assert sum(stream.chunk(number).tokens for number in (0, 829)) == 32 * 35 + (929_589 - 829 * 32 * 35)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda tokens: Stream(tokens, END, rows=0), "rows is 0, expected 1"),
+        (lambda tokens: Stream(tokens, END, length=0), "length is 0, expected 1"),
+        (lambda tokens: Stream(tokens[:0], END), "without tokens"),
+        (lambda tokens: Stream(tokens, END).chunk(1), "chunk 1 asked for, expected 0 to 0"),
+        (lambda tokens: Sentences(tokens, END, places=0), "places is 0, expected 1"),
+        (lambda tokens: Sentences(tokens, END), "without a whole line"),
+        (lambda tokens: Sentences(tokens[:0], END), "without a whole line"),
+    ],
+)
+def test_wrong_sizes_are_refused(make, message):
+    with pytest.raises(NdstackError, match=message):
+        make(np.zeros(3, np.uint16))
+
+
+def test_chunks_are_those_from_a_number_on():
+    stream = Stream(np.arange(9, dtype=np.uint16), END, rows=1, length=2)
+    assert [chunk.targets.tolist() for chunk in stream.chunks(3)] == [[[6, 7]], [[8]]]

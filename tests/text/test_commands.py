@@ -66,6 +66,36 @@ def test_surprisals_as_table_picture_and_json(call, folder, tmp_path):
     assert [word["known"] for word in words] == [True] * 4 + [False] + [True] * 2
 
 
+def test_surprisals_of_a_file(call, folder, tmp_path):
+    (tmp_path / "s.txt").write_text("the pilot laughs\nthe pilots laugh\n")
+    lines = call("surprisal", folder / "run", "--file", tmp_path / "s.txt", "--json").splitlines()
+    assert [[word["text"] for word in json.loads(line)] for line in lines] == [
+        ["the", "pilot", "laughs", "<eos>"],
+        ["the", "pilots", "laugh", "<eos>"],
+    ]
+
+
+def test_the_way_from_a_grammar_to_a_corpus_is_told(call, tmp_path):
+    made = json.loads(call("example", "--out", tmp_path / "a", "--sentences", 40, "--seed", 3, "--json"))
+    assert (made["sentences"], made["seed"]) == (40, 3)
+    assert all((tmp_path / "a" / name).exists() for name in made["made"])
+    assert "is not an empty folder" in call("example", "--out", tmp_path / "a", code=2)
+    header = json.loads(call("prepare", tmp_path / "a", "--out", tmp_path / "b", "--json"))
+    (tmp_path / "words.txt").write_text("the\n")
+    told = call("prepare", tmp_path / "a", "--out", tmp_path / "c", "--vocabulary", tmp_path / "words.txt")
+    first, train, *_ = told.splitlines()
+    assert first.endswith("c: 3 types")
+    assert train.split()[:2] == ["train", f"{header['splits']['train']['tokens']:,}"]
+
+
+def test_generation_without_chance(call, folder):
+    made = [call("generate", folder / "run", "--greedy", "--json", "--max-length", 4) for _ in range(2)]
+    row = json.loads(made[0])
+    assert made[0] == made[1]
+    assert 1 <= len(row["words"]) <= 4
+    assert row["log_probability"] < 0
+
+
 def test_generation(call, folder):
     made = call("generate", folder / "run", "--count", 3, "--prefix", "the pilots", "--max-length", 8)
     lines = made.splitlines()
@@ -84,6 +114,9 @@ def test_suites_and_pairs(call, folder, tmp_path):
     assert "0 of 400 words read as <unk>" in shown
     pairs = json.loads(call("pairs", folder / "run", folder / "text" / "pairs.jsonl", "--json"))
     assert pairs["pairs"] == 80
+    told = call("pairs", folder / "run", folder / "text" / "pairs.jsonl").splitlines()
+    assert told[-1] == f"{pairs['accuracy']:.3f}  all 80 pairs; 0.0% of the words read as <unk>"
+    assert told[:-1] == [f"{value:.3f}  {name}" for name, value in pairs["by_phenomenon"].items()]
 
 
 @pytest.mark.parametrize(
@@ -92,6 +125,8 @@ def test_suites_and_pairs(call, folder, tmp_path):
         (["evaluate", "nowhere"], "is not a run"),
         (["train", "nowhere", "--model", "lstm", "--out", "x"], "is not a corpus"),
         (["train"], "expected CORPUS"),
+        (["train", "{corpus}", "--resume", "{run}"], "expected --resume alone"),
+        (["surprisal", "{run}", "--file", "nowhere.txt"], "cannot read nowhere.txt"),
         (["prepare", "nowhere", "--out", "x"], "neither a text file nor a folder"),
         (["sg", "{run}"], "no suites among"),
         (["sg", "{run}", "nowhere.json"], "cannot read nowhere.json"),

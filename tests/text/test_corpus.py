@@ -1,3 +1,4 @@
+import hashlib
 import os
 import tracemalloc
 from collections import Counter
@@ -134,9 +135,47 @@ def test_a_vocabulary_file_is_checked(tmp_path):
     (tmp_path / "v").write_text("a\nb\na\n")
     with pytest.raises(DatasetError, match="v, line 3: 'a' is in line 1"):
         read_vocabulary(tmp_path / "v")
+    (tmp_path / "v").write_text("a\nb c\n")
+    with pytest.raises(DatasetError, match="v, line 2: 'b c' given, expected one word"):
+        read_vocabulary(tmp_path / "v")
+    (tmp_path / "v").write_bytes(b"a\n\xff\n")
+    with pytest.raises(DatasetError, match="v is not UTF-8 text"):
+        read_vocabulary(tmp_path / "v")
 
 
-@pytest.mark.parametrize("damage", ["shorter", "another number", "too great", "vocabulary", "header"])
+def test_a_vocabulary_with_its_checksum_forged_is_noticed(corpus):
+    path = corpus.folder / "vocabulary.txt"
+    for content, message in ((b"a\na\n<unk>\n", "is not a vocabulary"), (b"<unk>\n", "2 types with <eos>")):
+        path.write_bytes(content)
+        forged = {"vocabulary_sha256": hashlib.sha256(content).hexdigest()}
+        (corpus.folder / "header.json").write_text(corpus.header.model_copy(update=forged).model_dump_json())
+        with pytest.raises(DatasetError, match=message):
+            read_corpus(corpus.folder)
+
+
+def test_what_prepare_is_asked_for_has_to_make_sense(corpus, tmp_path):
+    text = tmp_path / "text"
+    with pytest.raises(DatasetError, match="exists and is not an empty folder"):
+        prepare(text, corpus.folder)
+    with pytest.raises(DatasetError, match="but a vocabulary is given"):
+        prepare(text, tmp_path / "new", vocabulary=corpus.vocabulary, size=5)
+    with pytest.raises(DatasetError, match="vocabulary of size 1"):
+        prepare(text, tmp_path / "new", size=1)
+    with pytest.raises(DatasetError, match="min_count is 0"):
+        prepare(text, tmp_path / "new", min_count=0)
+    with pytest.raises(DatasetError, match="has no part called 'dev'; it has train, valid, test"):
+        corpus["dev"]
+    (text / "valid.txt").write_text("")
+    with pytest.raises(DatasetError, match=r"valid\.txt is empty"):
+        prepare(text, tmp_path / "new")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DatasetError, match="cannot write the corpus"):
+        prepare(text, tmp_path / "file" / "new")
+
+
+@pytest.mark.parametrize(
+    "damage", ["shorter", "another number", "too great", "vocabulary", "header", "no vocabulary", "no tokens"]
+)
 def test_damage_is_noticed(corpus, damage):
     path = corpus.folder / "train.tokens"
     content = bytearray(path.read_bytes())
@@ -148,9 +187,14 @@ def test_damage_is_noticed(corpus, damage):
         read_corpus(corpus.folder, verify=False)
     elif damage == "vocabulary":
         (corpus.folder / "vocabulary.txt").write_text("a\nb\n")
+    elif damage.startswith("no "):
+        (corpus.folder / {"no vocabulary": "vocabulary.txt", "no tokens": "train.tokens"}[damage]).unlink()
     else:
         (corpus.folder / "header.json").write_text("{}")
-    with pytest.raises(DatasetError, match=r"bytes|checksum|index 200|header"):
+    with pytest.raises(
+        DatasetError,
+        match=r"bytes|checksum|index 200|header|cannot read .*(vocabulary\.txt|train\.tokens): No such file",
+    ):
         read_corpus(corpus.folder)
 
 

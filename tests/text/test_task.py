@@ -22,9 +22,9 @@ from ndstack.text import (
     total_nats,
     train,
 )
-from ndstack.text.launch import options
+from ndstack.text.launch import corpus_of, options
 from ndstack.text.task import read
-from ndstack.training import Share, TrainingConfig, fit
+from ndstack.training import Run, RunConfig, Share, TrainingConfig, fit
 from tests.text.conftest import MODELS, small, write_text
 
 WORDS = ("a", "b", "c", "<unk>")
@@ -153,6 +153,26 @@ def test_models_that_cannot_read_a_stream_or_this_text_are_refused(corpus):
         configure(corpus.folder, "strat-3")
     with pytest.raises(NdstackError, match="knows 4 words, expected the 8"):
         TextTask(corpus, small("lstm"))
+    with pytest.raises(NdstackError, match="cannot read <eos>"):
+        TextTask(corpus, models.build("lstm", corpus.vocabulary.words))
+    with pytest.raises(NdstackError, match="a state for 2 rows carried to a chunk of 3"):
+        read(small("lstm"), stream_of(rows=3).chunk(0), small("lstm").start(2))
+    formal = RunConfig.of({"language": "dyck", "model": "lstm"})
+    with pytest.raises(NdstackError, match="on the formal language dyck; use ndstack train"):
+        corpus_of(formal)
+
+
+def test_training_needs_two_parts(tmp_path):
+    (tmp_path / "t.txt").write_text("a b\n")
+    prepare(tmp_path / "t.txt", tmp_path / "corpus")
+    with pytest.raises(NdstackError, match="has no valid part"):
+        configure(tmp_path / "corpus", "lstm")
+
+
+def test_a_run_in_double_precision(tmp_path, corpus):
+    settings = {"training": {"max_epochs": 1, "precision": "64"}, "corpus": {"rows": 4, "length": 20}}
+    train(tmp_path / "run", configure(corpus.folder, "tf", hidden=16, settings=settings))
+    assert {p.dtype for p in Run.open(tmp_path / "run").load().parameters()} == {torch.float64}
 
 
 TRAIN = """

@@ -8,7 +8,7 @@ import pytest
 from ndstack.cli import main
 from ndstack.training import Run
 from ndstack.training.config import parse_setting
-from tests.training.small import small_run
+from tests.training.small import small_config, small_run
 
 TINY = [
     "--lengths",
@@ -92,6 +92,8 @@ def test_evaluate_generate_show_compare(run, tmp_path):
     assert all(line.split("\t")[2].startswith("01#") for line in beam)
     assert "3 " in run("show", "lstm", "--out", "curve.png").out
     assert (tmp_path / "curve.png").exists()
+    shown = json.loads(run("show", "lstm", "--json").out)
+    assert [(line["epoch"], line["seconds"] > 0) for line in shown] == [(1, True), (2, True), (3, True)]
     assert len(json.loads(run("show", "lstm", "--json", "--out", "curve.pdf").out)) == 3
     assert (tmp_path / "curve.pdf").exists()
     rows = json.loads(run("compare", "lstm", "rns-1-2", "--json", "--out", "both.svg").out)
@@ -117,6 +119,19 @@ def test_tensorboard(run, tmp_path):
     assert list((tmp_path / "x" / "tensorboard").glob("events.*"))
 
 
+def test_without_tensorboard(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    error = run(
+        "train", "dyck", "--model", "lstm", "--out", "x", "--lengths", "4", "--tensorboard", code=2
+    ).err
+    assert "pip install 'ndstack[tensorboard]'" in error
+
+
+def test_a_run_that_has_just_begun_is_shown(run, tmp_path):
+    Run.create(tmp_path / "x", small_config("lstm"))
+    assert run("show", "x").out == "x: no epoch is complete yet\n"
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -135,6 +150,7 @@ def test_tensorboard(run, tmp_path):
         (["dyck", "--model", "lstm", "--out", "x", "--config", "no.toml"], "cannot read no.toml"),
         (["dyck", "--model", "lstm", "--out", "x", "--device", "cuda"], "finds no CUDA device"),
         (["dyck", "--model", "lstm", "--out", "x", "--lengths", "41"], "no strings of lengths 41..41"),
+        (["dyck", "--grammar", "g.cfg", "--model", "lstm", "--out", "x"], "LANGUAGE and --grammar given"),
         (["--resume", "nowhere"], "is not a run"),
         (["dyck", "--out", "x", "--resume", "x"], "--out and --resume given"),
     ],

@@ -14,7 +14,9 @@ import pytest
 
 from ndstack import files
 from ndstack.errors import NdstackError, TrainingError
-from ndstack.training import Run, train
+from ndstack.training import Run, make_model, train
+from ndstack.training.config import CorpusConfig
+from ndstack.training.material import find_language
 from ndstack.training.run import BEST, CONFIG, METRICS, STATE
 from tests.training.small import small_config, small_run
 
@@ -164,3 +166,24 @@ def test_a_configuration_that_is_none(text, tmp_path):
     with pytest.raises(TrainingError, match="is not a run's configuration") as error:
         train(tmp_path)
     assert "\n" not in str(error.value)
+
+
+def test_a_run_tells_what_it_cannot_do_yet(tmp_path):
+    run = Run.create(tmp_path / "run", small_config("lstm"))
+    with pytest.raises(TrainingError, match="appears after the first epoch"):
+        run.load()
+    (run.folder / "log.txt").mkdir()
+    with pytest.raises(TrainingError, match=r"cannot write .*log\.txt: Is a directory; what was saved"):
+        run.log("something")
+    (tmp_path / "file").touch()
+    with pytest.raises(TrainingError, match="cannot make a run in"):
+        Run.create(tmp_path / "file" / "run", small_config("lstm"))
+
+
+def test_models_made_in_python_and_runs_on_text_are_not_made_again():
+    config = small_config("lstm")
+    with pytest.raises(TrainingError, match="made in Python"):
+        make_model(config.model_copy(update={"model": None}), find_language(config))
+    on_text = config.model_copy(update={"corpus": CorpusConfig(folder="/c", sha256={})})
+    with pytest.raises(TrainingError, match="use the commands of ndstack text"):
+        find_language(on_text)

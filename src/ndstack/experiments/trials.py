@@ -37,11 +37,6 @@ class Trial:
     config: RunConfig
 
     @property
-    def title(self) -> str:
-        """For people."""
-        return f"{self.config.model} on {self.language}"
-
-    @property
     def base_language(self) -> str:
         """Without an alphabet size."""
         return self.language.partition("(")[0]

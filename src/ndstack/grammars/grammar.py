@@ -231,9 +231,3 @@ def fresh(name: str, taken: Iterable[Nonterminal]) -> Nonterminal:
     while candidate in names:
         candidate, number = f"{name}{number}", number + 1
     return Nonterminal(candidate)
-
-
-def word(symbols: Iterable[str]) -> Word:
-    """A string if every symbol is one character, a tuple of symbols otherwise."""
-    symbols = tuple(symbols)
-    return "".join(symbols) if all(len(s) == 1 for s in symbols) else symbols

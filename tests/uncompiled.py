@@ -1,0 +1,62 @@
+"""What the compiled kernels need in order to run as plain Python, for `make coverage`.
+
+With NUMBA_DISABLE_JIT=1 numba leaves functions as they are, but its intrinsics, which write machine code,
+cannot be called then. Here are the same operations on numpy arrays; unlike the machine code, they notice
+when a kernel writes beyond the end of an array.
+"""
+
+import ctypes
+
+import numba.extending
+import numpy as np
+
+BYTES = 32
+NOWHERE = np.zeros(1)
+
+
+def lanes(array):
+    return BYTES // array.itemsize
+
+
+def load(array, place):
+    assert 0 <= place <= array.size - lanes(array)
+    return array[place : place + lanes(array)].copy()
+
+
+def store(array, place, vector):
+    assert 0 <= place <= array.size - lanes(array)
+    array[place : place + lanes(array)] = vector
+
+
+def spread(array, place):
+    return np.full(lanes(array), array[place])
+
+
+def zeros(array):
+    return np.zeros(lanes(array), array.dtype)
+
+
+def fma(left, right, total):
+    return left * right + total
+
+
+def plus(left, right):
+    return left + right
+
+
+def least_positive(left, right):
+    return np.where((right > 0) & (right < left), right, left)
+
+
+def store_sums(array, place, *vectors):
+    array[place : place + 4] = [vector.sum() for vector in vectors]
+
+
+def _pointer(address, kind):
+    number = np.ctypeslib.as_ctypes_type(type(kind))
+    return ctypes.cast(int(address) or NOWHERE.ctypes.data, ctypes.POINTER(number))
+
+
+def replace_intrinsics():
+    """Make these the intrinsics of the kernels, which must not have been imported yet."""
+    numba.extending.intrinsic = lambda function: globals()[function.__name__]
