@@ -40,6 +40,9 @@ def test_sigmoid_of_any_number():
     x = np.concatenate([WIDE, [-math.inf, math.inf, -800.0, 800.0]])
     expected = np.exp(-np.logaddexp(0, -x))
     np.testing.assert_allclose(changed(sigmoid_each, x), expected, rtol=1e-12, atol=1e-300)
+    np.testing.assert_array_equal(
+        changed(sigmoid_each, np.array([-math.inf, -1e4, 1e4, math.inf])), [0, 0, 1, 1]
+    )
 
 
 @given(st.lists(st.floats(width=32, allow_infinity=True, allow_nan=True), max_size=40))

@@ -67,11 +67,12 @@ def exp_each(values):  # type: ignore[no-untyped-def]
 
 @_exactly
 def sigmoid_each(values):  # type: ignore[no-untyped-def]
-    """1 / (1 + e^-x) for every x of an array."""
+    """1 / (1 + e^-x) for every x of an array; 0 below -HIGHEST."""
     for j in range(values.size):
         x = np.float64(values[j])
         rest, power = _parts(_within(-x, LOWEST, HIGHEST))
         y = 1 / (1 + (power + power * rest))
+        y = y if x > -HIGHEST else 0.0
         values[j] = y if x == x else x
 
 
