@@ -142,7 +142,7 @@ def test_evolution_of_actions_over_training(tmp_path):
     with pytest.raises(NdstackError, match="not an evolution"):
         figures.Evolution.load(tmp_path / "bad.json")
     (tmp_path / "bad.json").write_text("{")
-    with pytest.raises(NdstackError, match=r"bad\.json is not an evolution"):
+    with pytest.raises(NdstackError, match=r"bad\.json is not JSON"):
         figures.Evolution.load(tmp_path / "bad.json")
     with pytest.raises(NdstackError, match=r"cannot read .*none\.json"):
         figures.Evolution.load(tmp_path / "none.json")

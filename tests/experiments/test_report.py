@@ -168,7 +168,7 @@ def test_the_command_lists_and_refuses_in_one_line(tmp_path):
         (["reproduce", "ptb", "--scale", "paper", "--out", "x"], "needs a corpus"),
         (["reproduce", "cfls", "--corpus", "x", "--out", "x"], "formal languages"),
         (["reproduce", "cfls", "--address", "auto", "--out", "x"], "expected --engine ray"),
-        (["reproduce", "cfls", "--suites", "nowhere", "--out", "x"], "nowhere does not exist"),
+        (["reproduce", "cfls", "--suites", "nowhere", "--out", "x"], "cfls is about formal languages"),
         (["report", str(tmp_path)], "not the folder of a sweep"),
         (["sweep", str(tmp_path / "no.toml"), "--out", "x"], "cannot read"),
     ]:
@@ -232,7 +232,7 @@ def test_damaged_files_of_a_sweep_are_named(small, tmp_path):
     environment.unlink()
     make_report(folder)
     environment.write_text("[")
-    with pytest.raises(NdstackError, match=r"environment\.json is damaged"):
+    with pytest.raises(NdstackError, match=r"environment\.json is not JSON"):
         make_report(folder)
     (plan,) = (tmp_path / "experiments").iterdir()
     plan.write_text('{"format": 99}')

@@ -261,10 +261,7 @@ def test_compiling_falls_back_without_error(name):
         (lambda: StackRNN(4, 5, Superposition(3), reading_layers=-1), "expected 0 or more"),
         (lambda: StackRNN(4, 5, Superposition(3), push_hidden=True), "expected the hidden size 5"),
         (lambda: network(None)(inputs(size=3)), r"expected \[batch, length, 4\]"),
-        (
-            lambda: network(None)(inputs(), network(None).start(2)),
-            "a batch of 3 and a state for a batch of 2",
-        ),
+        (lambda: network(None)(inputs(), network(None).start(2)), r"\[3, 7, 4\] given, expected \[2, length"),
         (lambda: network(None)(inputs(), object()), "expected the RNNState"),
     ],
 )

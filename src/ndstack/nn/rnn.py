@@ -130,8 +130,9 @@ class StackRNN(Backbone):
         Returns:
             The outputs, [B, n, output_size], and the last state.
         """
+        state = None if state is None else self._own(state)
         check_input(x, self.input_size, None if state is None else state.batch_size)
-        state = self.start(x.shape[0], x.dtype, x.device) if state is None else self._own(state)
+        state = self.start(x.shape[0], x.dtype, x.device) if state is None else state
         if self.stack is None:
             output, memory = controllers.run(self.controller, x, Memory(state.hidden, state.cells))
             return output, RNNState(*memory, None)
