@@ -53,10 +53,6 @@ class Layout:
         """How many numbers the derivatives by log alpha take, from time -1 on, with zeros after."""
         return (self.times + 1) * self.kinds + 2 * TILE
 
-    def first(self, t: int) -> int:
-        """The i at which the columns of time t begin."""
-        return t - self.band if self.band else -1
-
 
 @functools.lru_cache(maxsize=256)
 def layout(states: int, symbols: int, times: int, band: int) -> Layout:
