@@ -42,7 +42,8 @@ class StackLSTM(torch.nn.Module):
         if stack is not None:
             self.controls = torch.nn.Linear(HIDDEN, stack.control_size)
 
-    def stepped(self, inputs: Tensor) -> Tensor:
+    def stepped(self, inputs: Tensor, together: bool = True) -> Tensor:
+        """One step after the other; LSTM and stack in one operation a step, or each in its own."""
         batch, cell, stack = inputs.shape[0], self.cell, self.stack
         memory = (inputs.new_zeros(batch, HIDDEN), inputs.new_zeros(batch, HIDDEN))
         hidden = []
@@ -54,10 +55,14 @@ class StackLSTM(torch.nn.Module):
             return self.output(torch.stack(hidden, dim=1))
         state, weight, bias = stack.start(batch), self.controls.weight, self.controls.bias
         of_input, of_reading = cell.weight_ih.split((SYMBOLS, stack.reading_size), dim=1)
+        weights = LSTMWeights(of_reading, cell.weight_hh, weight, bias)
         for gates in torch.nn.functional.linear(inputs, of_input, added).unbind(1):
-            memory = lstm_cell(gates, state.reading, *memory, of_reading, cell.weight_hh)
+            if together:
+                memory, state = stack.step_lstm(gates, weights, memory, state)
+            else:
+                memory = lstm_cell(gates, state.reading, *memory, of_reading, cell.weight_hh)
+                state = stack.drive(state, memory[0], weight, bias)
             hidden.append(memory[0])
-            state = stack.drive(state, memory[0], weight, bias)
         return self.output(torch.stack(hidden, dim=1))
 
     def stepped_by_torch(self, inputs: Tensor) -> Tensor:

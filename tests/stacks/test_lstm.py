@@ -52,6 +52,34 @@ def test_an_lstm_in_one_operation_equals_its_steps(stack: Stack[Any]) -> None:
 
 
 @every_stack
+@pytest.mark.parametrize("seen", [(0, 1, 2), (0,), (2,)])
+def test_a_step_with_its_lstm_equals_cell_and_drive(stack: Stack[Any], seen: tuple[int, ...]) -> None:
+    """Values and derivatives, whether all that a step gives is used or only hidden states or readings."""
+    inputs, weights, memory = controller(stack, 2, 5)
+    actions, pushed = sequence(stack, 2, 3)
+    _, start = stack.scan(actions, pushed)
+    outcomes = []
+    for step in (stack.step_lstm, functools.partial(Stack._step_lstm, stack)):
+        before, state, steps = memory, start, []
+        for gates in inputs.unbind(1):
+            before, state = step(gates, weights, before, state)
+            steps += [(*before, state.reading)[place] for place in seen]
+        outcomes.append(steps)
+    leaves = (inputs, *weights, *memory, actions, pushed)
+    directions = [torch.randn_like(tensor) for tensor in outcomes[0]]
+    gradients = [torch.autograd.grad(one, leaves, directions, retain_graph=True) for one in outcomes]
+    for ours, theirs in zip(outcomes[0] + [*gradients[0]], outcomes[1] + [*gradients[1]], strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_a_step_with_an_lstm_of_another_precision() -> None:
+    stack = Superposition(2)
+    inputs, weights, memory = controller(stack, 2, 1)
+    (hidden, _), state = stack.step_lstm(inputs[:, 0], weights, memory, stack.start(2))
+    assert hidden.dtype == state.reading.dtype == torch.float32
+
+
+@every_stack
 def test_the_lstm_is_torch_s_lstm_fed_with_readings(stack: Stack[Any]) -> None:
     cell = torch.nn.LSTMCell(2 + stack.reading_size, 5).double()
     layer = torch.nn.Linear(5, stack.control_size).double()
@@ -89,7 +117,14 @@ def test_errors_of_an_lstm() -> None:
     state = stack.start(2, dtype=torch.float64)
     with pytest.raises(NdstackError, match=r"hidden weights of shape \[3, 12\] given, expected"):
         stack.run_lstm(inputs, weights._replace(hidden=weights.hidden.t()), memory, state)
-    with pytest.raises(NdstackError, match=r"memory of shapes \[1, 3\] and \[2, 3\] given"):
+    with pytest.raises(NdstackError, match=r"h of shape \[1, 3\] given, expected \[2, 3\] for a batch of 2"):
         stack.run_lstm(inputs, weights, (memory[0][:1], memory[1]), state)
-    with pytest.raises(NdstackError, match=r"inputs of shape \[2, 4, 11\] given, expected \[2, le"):
+    with pytest.raises(NdstackError, match=r"inputs of shape \[2, 4, 11\] given, expected \[2, 4, 12\] for"):
         stack.run_lstm(inputs[..., 1:], weights, memory, state)
+    with pytest.raises(NdstackError, match=r"inputs of shape \[2, 12\] given, expected \[2, length, 12\]"):
+        stack.run_lstm(inputs[:, 0], weights, memory, state)
+    with pytest.raises(NdstackError, match=r"inputs of shape \[2, 4, 12\] given, expected \[batch, 4"):
+        stack.step_lstm(inputs, weights, memory, state)
+    elsewhere = weights._replace(control_bias=weights.control_bias.to("meta"))
+    with pytest.raises(NdstackError, match="the controller is on meta, but the stack on cpu"):
+        stack.step_lstm(inputs[:, 0], elsewhere, memory, state)

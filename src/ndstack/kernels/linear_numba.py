@@ -18,6 +18,13 @@ def dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @_compiled
+def copy(values, result):  # type: ignore[no-untyped-def]
+    """result = values, which may be longer. Compiled, `result[:] = values` takes six times as long."""
+    for j in range(result.size):
+        result[j] = values[j]
+
+
+@_compiled
 def add_scaled(factor, values, result):  # type: ignore[no-untyped-def]
     """result += factor values; `values` may be longer."""
     for j in range(result.size):
@@ -68,10 +75,11 @@ def layer(hidden, stride, weight, bias, controls):  # type: ignore[no-untyped-de
     units = weight.size // size
     columns = np.empty((units, size), weight.dtype)
     for c in range(size):
-        columns[:, c] = weight[c * units : (c + 1) * units]
+        for k in range(units):
+            columns[k, c] = weight[c * units + k]
     for b in range(controls.size // size):
         row = controls[b * size : (b + 1) * size]
-        row[:] = bias
+        copy(bias, row)
         add_product(hidden[b * stride : b * stride + units], columns, row)
 
 
@@ -80,17 +88,18 @@ def layer_backward(  # type: ignore[no-untyped-def]
     hidden, stride, weight, grad_controls, grad_hidden, grad_weight, grad_bias
 ):
     """The adjoint of `layer`; the derivatives, flat too, are overwritten."""
-    size = grad_bias.size
-    units = weight.size // size
+    size, units = grad_bias.size, weight.size // grad_bias.size
+    batch = grad_controls.size // size
     rows, grad_rows = weight.reshape(size, units), grad_weight.reshape(size, units)
+    states, turned = np.empty((batch, units), weight.dtype), np.empty((size, batch), weight.dtype)
     grad_hidden[:] = 0
     grad_weight[:] = 0
-    grad_bias[:] = 0
-    for b in range(grad_controls.size // size):
-        own, grad_own = hidden[b * stride :], grad_hidden[b * units :]
+    for b in range(batch):
+        own = grad_controls[b * size : (b + 1) * size]
+        add_product(own, rows, grad_hidden[b * units : (b + 1) * units])
+        copy(hidden[b * stride :], states[b])
         for c in range(size):
-            grad, row, grad_row = grad_controls[b * size + c], rows[c], grad_rows[c]
-            grad_bias[c] += grad
-            for k in range(units):
-                grad_own[k] += grad * row[k]
-                grad_row[k] += grad * own[k]
+            turned[c, b] = own[c]
+    for c in range(size):
+        add_product(turned[c], states, grad_rows[c])
+        grad_bias[c] = turned[c].sum()

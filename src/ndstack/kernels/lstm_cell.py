@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -35,23 +36,10 @@ def cell(
 class _Cell(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        added: Tensor,
-        x: Tensor,
-        hidden: Tensor,
-        before: Tensor,
-        by_x: Tensor,
-        by_hidden: Tensor,
+        ctx: Any, added: Tensor, x: Tensor, hidden: Tensor, before: Tensor, by_x: Tensor, by_hidden: Tensor
     ) -> tuple[Tensor, Tensor]:
         before = before.contiguous()
-        batch, units = before.shape
-        gates = torch.addmm(added, x, by_x.t()).addmm_(hidden, by_hidden.t())
-        memory, shown = torch.empty_like(before), torch.empty_like(before)
-        compiled, kinds = _compiled()
-        ctx.setting = kinds[before.dtype], batch, units
-        compiled.activate(
-            *ctx.setting, gates.data_ptr(), before.data_ptr(), memory.data_ptr(), shown.data_ptr()
-        )
+        gates, shown, memory = advance(added, x, hidden, before, by_x, by_hidden)
         ctx.save_for_backward(gates, x, hidden, before, memory, by_x, by_hidden)
         ctx.set_materialize_grads(False)
         ctx.broadcast = added.dim() == 1
@@ -60,24 +48,55 @@ class _Cell(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_hidden: Tensor | None, grad_memory: Tensor | None) -> Any:
         refuse_second_derivatives()
-        gates, x, hidden, before, memory, by_x, by_hidden = ctx.saved_tensors
-        grad_gates, grad_before = torch.empty_like(gates), torch.empty_like(before)
-        given = [None if grad is None else grad.contiguous() for grad in (grad_hidden, grad_memory)]
-        _compiled()[0].activate_backward(
-            *ctx.setting, gates.data_ptr(), before.data_ptr(), memory.data_ptr(),
-            *(0 if grad is None else grad.data_ptr() for grad in given),
-            grad_gates.data_ptr(), grad_before.data_ptr(),
-        )  # fmt: skip
-        added, wanted = grad_gates.sum(0) if ctx.broadcast else grad_gates, ctx.needs_input_grad
-        turned = grad_gates.t()
-        return (
-            added,
-            grad_gates @ by_x if wanted[1] else None,
-            grad_gates @ by_hidden if wanted[2] else None,
-            grad_before,
-            turned @ x if wanted[4] else None,
-            turned @ hidden if wanted[5] else None,
-        )
+        grads = retreat(ctx.saved_tensors, grad_hidden, grad_memory, ctx.needs_input_grad)
+        return grads[0].sum(0) if ctx.broadcast else grads[0], *grads[1:]
+
+
+def advance(
+    added: Tensor, x: Tensor, hidden: Tensor, before: Tensor, by_x: Tensor, by_hidden: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The activated gates, h_t and c_t; arguments as for `cell`, c_{t-1} contiguous."""
+    gates = torch.addmm(added, x, by_x.t()).addmm_(hidden, by_hidden.t())
+    memory, shown = torch.empty_like(before), torch.empty_like(before)
+    compiled, kinds = _compiled()
+    compiled.activate(
+        kinds[before.dtype], *before.shape,
+        gates.data_ptr(), before.data_ptr(), memory.data_ptr(), shown.data_ptr(),
+    )  # fmt: skip
+    return gates, shown, memory
+
+
+def retreat(
+    saved: Sequence[Tensor], grad_hidden: Tensor | None, grad_memory: Tensor | None, wanted: Sequence[bool]
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor | None, Tensor | None]:
+    """The adjoint of `advance`.
+
+    Args:
+        saved: gates, x, h_{t-1}, c_{t-1}, c_t, by_x, by_hidden.
+        grad_hidden, grad_memory: the derivatives by h_t and c_t; None for zeros.
+        wanted: for each argument of `advance`, whether its derivative is.
+
+    Returns:
+        The derivatives by the arguments of `advance`, that by `added` for each row.
+    """
+    gates, x, hidden, before, memory, by_x, by_hidden = saved
+    grad_gates, grad_before = torch.empty_like(gates), torch.empty_like(before)
+    given = [None if grad is None else grad.contiguous() for grad in (grad_hidden, grad_memory)]
+    compiled, kinds = _compiled()
+    compiled.activate_backward(
+        kinds[before.dtype], *before.shape, gates.data_ptr(), before.data_ptr(), memory.data_ptr(),
+        *(0 if grad is None else grad.data_ptr() for grad in given),
+        grad_gates.data_ptr(), grad_before.data_ptr(),
+    )  # fmt: skip
+    turned = grad_gates.t()
+    return (
+        grad_gates,
+        grad_gates @ by_x if wanted[1] else None,
+        grad_gates @ by_hidden if wanted[2] else None,
+        grad_before,
+        turned @ x if wanted[4] else None,
+        turned @ hidden if wanted[5] else None,
+    )
 
 
 @functools.cache

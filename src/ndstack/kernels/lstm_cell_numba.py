@@ -3,6 +3,7 @@
 import numpy as np
 
 from ndstack.compiling import compiler
+from ndstack.kernels.linear_numba import copy
 from ndstack.kernels.lstm_numba import cell, cell_backward
 from ndstack.kernels.memory_numba import numbers
 
@@ -32,7 +33,7 @@ def activate_backward(  # type: ignore[no-untyped-def]
     grad_gates, grad_before = numbers(grad_gates_at, 4 * size, kind), numbers(grad_before_at, size, kind)
     grad_before[:] = 0
     if grad_memory_at != 0:
-        grad_before[:] = numbers(grad_memory_at, size, kind)
+        copy(numbers(grad_memory_at, size, kind), grad_before)
     none = np.zeros(units, memory.dtype)
     for b in range(batch):
         own, four = slice(b * units, (b + 1) * units), slice(4 * b * units, 4 * (b + 1) * units)

@@ -5,7 +5,7 @@ Gates are ordered (input, forget, cell, output), as in `torch.nn.LSTM`.
 
 from ndstack.compiling import compiler
 from ndstack.kernels.exponential_numba import sigmoid_each, tanh_each
-from ndstack.kernels.linear_numba import add_dots, add_product
+from ndstack.kernels.linear_numba import add_dots, add_product, copy
 
 _compiled = compiler(nogil=True, fastmath={"contract"})
 
@@ -32,7 +32,7 @@ def cell_backward(  # type: ignore[no-untyped-def]
     """The adjoint of `cell`; `grad_memory` becomes the derivative by the old memory."""
     size = memory.size
     squashed = grad_gates[3 * size :]
-    squashed[:] = memory
+    copy(memory, squashed)
     tanh_each(squashed)
     for k in range(size):
         i, f, g, o = gates[k], gates[size + k], gates[2 * size + k], gates[3 * size + k]
@@ -60,11 +60,11 @@ def drive(t, layers, start, inputs, gates, memory, hidden, readings, controls): 
     before, old_memory, reading = start
     if t > 0:
         before, old_memory, reading = hidden[t - 1], memory[t - 1], readings[t - 1]
-    gates[t] = inputs[t]
+    copy(inputs[t], gates[t])
     add_product(reading, reading_weight, gates[t])
     add_product(before, hidden_weight, gates[t])
     cell(gates[t], old_memory, memory[t], hidden[t])
-    controls[:] = control_bias
+    copy(control_bias, controls)
     add_product(hidden[t], control_weight, controls)
 
 

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ndstack.kernels import driving
+from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.rows import compilable
 
 
@@ -65,10 +67,16 @@ def drive(elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> tup
         The readings [B, m], and the new elements [B, k+1, 1+m].
     """
     if compilable(elements):
-        result: tuple[Tensor, Tensor] = _compiled().drive(elements, hidden, weight, bias)
-        return result
+        return driving.drive(_compiled(), 0, elements, hidden, weight, bias)
     controls = torch.nn.functional.linear(hidden, weight, bias)
     return step(elements, controls[:, :2], controls[:, 2:].tanh())
+
+
+def step_lstm(
+    gates: Tensor, weights: LSTMWeights, memory: tuple[Tensor, Tensor], reading: Tensor, elements: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`drive` together with its controller, an LSTM; compiled only. See `driving.step_lstm`."""
+    return driving.step_lstm(_compiled(), 0, gates, weights, memory, reading, elements)
 
 
 def scan(

@@ -23,9 +23,44 @@ def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Te
     return _Step.apply(elements, actions, vectors)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def drive(elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """As `ndstack.kernels.stratification.drive`."""
-    return _Drive.apply(elements, hidden, weight, bias)  # type: ignore[no-any-return, no-untyped-call]
+def forward_drive(
+    elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, limit: int
+) -> tuple[Tensor, Tensor]:
+    """As `ndstack.kernels.driving.Kernel` wants it; there is no limit."""
+    batch, k, width = elements.shape
+    check_state(bias.shape[0] == 1 + width)
+    new = elements.new_empty((batch, k + 1, width))
+    reading = elements.new_empty((batch, width - 1))
+    single.drive(
+        KIND[elements.dtype], batch, k, width - 1, elements.data_ptr(),
+        *locate(hidden), hidden.shape[1], weight.data_ptr(), bias.data_ptr(),
+        reading.data_ptr(), new.data_ptr(),
+    )  # fmt: skip
+    return reading, new
+
+
+def backward_drive(
+    saved: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
+    limit: int,
+    grad_reading: Tensor | None,
+    grad_new: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """As `ndstack.kernels.driving.Kernel` wants it."""
+    elements, hidden, weight, bias, new = saved
+    batch, k, width = elements.shape
+    grads = (
+        torch.empty_like(elements),
+        torch.empty_like(hidden),
+        torch.empty_like(weight),
+        torch.empty_like(bias),
+    )
+    single.drive_backward(
+        KIND[elements.dtype], batch, k, width - 1, elements.data_ptr(),
+        *locate(hidden), hidden.shape[1], weight.data_ptr(), bias.data_ptr(), new.data_ptr(),
+        *locate(grad_reading), locate(grad_new)[0],
+        grads[0].data_ptr(), grads[1].data_ptr(), grads[2].data_ptr(), grads[3].data_ptr(),
+    )  # fmt: skip
+    return grads
 
 
 def scan(strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool) -> tuple[Tensor, Tensor]:
@@ -99,44 +134,5 @@ class _Step(torch.autograd.Function):
             KIND[elements.dtype], batch, k, width - 1, elements.data_ptr(),
             *locate(actions), new.data_ptr(), *locate(grad_reading), locate(grad_new)[0],
             grads[0].data_ptr(), grads[1].data_ptr(), grads[2].data_ptr(),
-        )  # fmt: skip
-        return tuple(grads)
-
-
-class _Drive(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        elements, weight, bias = elements.contiguous(), weight.contiguous(), bias.contiguous()
-        hidden = with_stride(hidden)
-        batch, k, width = elements.shape
-        check_state(bias.shape[0] == 1 + width)
-        new = elements.new_empty((batch, k + 1, width))
-        reading = elements.new_empty((batch, width - 1))
-        single.drive(
-            KIND[elements.dtype], batch, k, width - 1, elements.data_ptr(),
-            *locate(hidden), hidden.shape[1], weight.data_ptr(), bias.data_ptr(),
-            reading.data_ptr(), new.data_ptr(),
-        )  # fmt: skip
-        ctx.save_for_backward(elements, hidden, weight, bias, new)
-        ctx.set_materialize_grads(False)
-        return reading, new
-
-    @staticmethod
-    def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
-        refuse_second_derivatives()
-        elements, hidden, weight, bias, new = ctx.saved_tensors
-        batch, k, width = elements.shape
-        grads = [torch.empty_like(tensor) for tensor in (elements, hidden, weight, bias)]
-        if grad_reading is not None:
-            grad_reading = with_stride(grad_reading)
-        if grad_new is not None:
-            grad_new = grad_new.contiguous()
-        single.drive_backward(
-            KIND[elements.dtype], batch, k, width - 1, elements.data_ptr(),
-            *locate(hidden), hidden.shape[1], weight.data_ptr(), bias.data_ptr(), new.data_ptr(),
-            *locate(grad_reading), locate(grad_new)[0],
-            grads[0].data_ptr(), grads[1].data_ptr(), grads[2].data_ptr(), grads[3].data_ptr(),
         )  # fmt: skip
         return tuple(grads)

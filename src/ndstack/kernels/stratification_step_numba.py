@@ -6,7 +6,7 @@ Tensors come as addresses; `stratification_cpu` makes these functions torch oper
 import numpy as np
 
 from ndstack.compiling import compiler
-from ndstack.kernels.linear_numba import layer, layer_backward
+from ndstack.kernels.linear_numba import copy, layer, layer_backward
 from ndstack.kernels.memory_numba import numbers
 from ndstack.kernels.stratification_numba import (
     _load,
@@ -30,7 +30,7 @@ def _step(shape, squash, all_elements, actions, pushed, readings, all_new):  # t
     for b in range(batch):
         elements = all_elements[b * size : (b + 1) * size]
         new = all_new[b * new_size : (b + 1) * new_size].reshape(k + 1, 1 + m)
-        all_new[b * new_size : b * new_size + size] = elements
+        copy(elements, all_new[b * new_size : b * new_size + size])
         new[:, 0] = 0
         top = _load(elements[:: 1 + m], parent, strength)
         parent[k], _ = _pop(_sigmoid(actions[0][b * actions[1] + 1]), top, parent, strength)
@@ -57,7 +57,7 @@ def _step_backward(  # type: ignore[no-untyped-def]
     grad_strength, grad_vectors = grad[:, 0], grad[:, 1:]
     for b in range(batch):
         if grad_new.size > 0:
-            flat[:] = grad_new[b * new_size : (b + 1) * new_size]
+            copy(grad_new[b * new_size :], flat)
         else:
             flat[:] = 0
         new = all_new[b * new_size : (b + 1) * new_size].reshape(k + 1, 1 + m)
@@ -79,7 +79,7 @@ def _step_backward(  # type: ignore[no-untyped-def]
         for i in range(k - 1):
             if strength[i] == 0:
                 grad_strength[i] = 0
-        grad_elements[b * size : (b + 1) * size] = flat[:size]
+        copy(flat, grad_elements[b * size : (b + 1) * size])
 
 
 @_compiled

@@ -17,7 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ndstack.kernels import driving
+from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.rows import compilable
+
+NO_LIMIT = 2**62
 
 
 def update(cells: Tensor, weights: Tensor, vectors: Tensor, depth: int | None) -> Tensor:
@@ -54,7 +58,7 @@ def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None) -> 
         The readings, [B, G*m], and the new cells, [B, G, h', m].
     """
     if compilable(cells):
-        result: tuple[Tensor, Tensor] = _compiled().step(cells, actions, vectors, depth)
+        result: tuple[Tensor, Tensor] = _compiled().step(cells, actions, vectors, depth or NO_LIMIT)
         return result
     batch, stacks, _, m = cells.shape
     weights = actions.reshape(batch * stacks, 3).softmax(-1)
@@ -79,11 +83,22 @@ def drive(
         The readings, [B, G*m], and the new cells, [B, G, h', m].
     """
     if compilable(cells):
-        result: tuple[Tensor, Tensor] = _compiled().drive(cells, hidden, weight, bias, depth)
-        return result
+        return driving.drive(_compiled(), depth or NO_LIMIT, cells, hidden, weight, bias)
     controls = torch.nn.functional.linear(hidden, weight, bias)
     logits = 3 * cells.shape[1]
     return step(cells, controls[:, :logits], controls[:, logits:].sigmoid(), depth)
+
+
+def step_lstm(
+    gates: Tensor,
+    weights: LSTMWeights,
+    memory: tuple[Tensor, Tensor],
+    reading: Tensor,
+    cells: Tensor,
+    depth: int | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`drive` together with its controller, an LSTM; compiled only. See `driving.step_lstm`."""
+    return driving.step_lstm(_compiled(), depth or NO_LIMIT, gates, weights, memory, reading, cells)
 
 
 def scan(
@@ -115,7 +130,7 @@ def scan(
         return vectors, cells
     if compilable(cells):
         result: tuple[Tensor, Tensor] = _compiled().scan(
-            cells, actions, vectors, depth, logits, only_readings
+            cells, actions, vectors, depth or NO_LIMIT, logits, only_readings
         )
         return result
     weights = actions.softmax(-1) if logits else actions

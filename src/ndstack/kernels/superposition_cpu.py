@@ -22,33 +22,65 @@ from ndstack.kernels.rows import (
     with_stride,
 )
 
-_NO_LIMIT = 2**62
 
-
-def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None) -> tuple[Tensor, Tensor]:
+def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.superposition.step`."""
-    return _Step.apply(cells, actions, vectors, depth or _NO_LIMIT)  # type: ignore[no-any-return, no-untyped-call]
+    return _Step.apply(cells, actions, vectors, depth)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def drive(
-    cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, depth: int | None
+def forward_drive(
+    cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, limit: int
 ) -> tuple[Tensor, Tensor]:
-    """As `ndstack.kernels.superposition.drive`."""
-    return _Drive.apply(cells, hidden, weight, bias, depth or _NO_LIMIT)  # type: ignore[no-any-return, no-untyped-call]
+    """As `ndstack.kernels.driving.Kernel` wants it."""
+    batch, stacks, height, m = cells.shape
+    check_state(bias.shape[0] == (3 + m) * stacks)
+    new_height = min(height + 1, limit)
+    new = cells.new_empty((batch, stacks, new_height, m))
+    reading = cells.new_empty((batch, stacks * m))
+    single.drive(
+        KIND[cells.dtype], batch, stacks, height, new_height, m, cells.data_ptr(),
+        *locate(hidden), hidden.shape[1], weight.data_ptr(), bias.data_ptr(),
+        reading.data_ptr(), new.data_ptr(),
+    )  # fmt: skip
+    return reading, new
+
+
+def backward_drive(
+    saved: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
+    limit: int,
+    grad_reading: Tensor | None,
+    grad_new: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """As `ndstack.kernels.driving.Kernel` wants it."""
+    cells, hidden, weight, bias, new = saved
+    batch, stacks, height, m = cells.shape
+    grads = (
+        torch.empty_like(cells),
+        torch.empty_like(hidden),
+        torch.empty_like(weight),
+        torch.empty_like(bias),
+    )
+    single.drive_backward(
+        KIND[cells.dtype], batch, stacks, height, new.shape[2], m, cells.data_ptr(),
+        *locate(hidden), hidden.shape[1], weight.data_ptr(), bias.data_ptr(),
+        *locate(grad_reading), locate(grad_new)[0],
+        grads[0].data_ptr(), grads[1].data_ptr(), grads[2].data_ptr(), grads[3].data_ptr(),
+    )  # fmt: skip
+    return grads
 
 
 def scan(
     cells: Tensor,
     actions: Tensor,
     vectors: Tensor,
-    depth: int | None,
+    depth: int,
     logits: bool,
     only_readings: bool,
 ) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.superposition.scan`."""
     inputs = (cells, actions, vectors)
     record = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-    return _Scan.apply(*inputs, depth or _NO_LIMIT, logits, only_readings, record)  # type: ignore[no-any-return, no-untyped-call]
+    return _Scan.apply(*inputs, depth, logits, only_readings, record)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _flat(tensor: Tensor) -> Any:
@@ -90,47 +122,6 @@ class _Step(torch.autograd.Function):
             KIND[cells.dtype], batch, stacks, height, ctx.new_height, m, cells.data_ptr(),
             *locate(actions), *locate(vectors), *locate(grad_reading), locate(grad_new)[0],
             grads[0].data_ptr(), grads[1].data_ptr(), grads[2].data_ptr(),
-        )  # fmt: skip
-        return *grads, None
-
-
-class _Drive(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, depth: int
-    ) -> tuple[Tensor, Tensor]:
-        cells, weight, bias = cells.contiguous(), weight.contiguous(), bias.contiguous()
-        hidden = with_stride(hidden)
-        batch, stacks, height, m = cells.shape
-        check_state(bias.shape[0] == (3 + m) * stacks)
-        new_height = min(height + 1, depth)
-        new = cells.new_empty((batch, stacks, new_height, m))
-        reading = cells.new_empty((batch, stacks * m))
-        single.drive(
-            KIND[cells.dtype], batch, stacks, height, new_height, m, cells.data_ptr(),
-            *locate(hidden), hidden.shape[1], weight.data_ptr(), bias.data_ptr(),
-            reading.data_ptr(), new.data_ptr(),
-        )  # fmt: skip
-        ctx.save_for_backward(cells, hidden, weight, bias)
-        ctx.set_materialize_grads(False)
-        ctx.new_height = new_height
-        return reading, new
-
-    @staticmethod
-    def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
-        refuse_second_derivatives()
-        cells, hidden, weight, bias = saved = ctx.saved_tensors
-        grads = [torch.empty_like(tensor) for tensor in saved]
-        if grad_reading is not None:
-            grad_reading = with_stride(grad_reading)
-        if grad_new is not None:
-            grad_new = grad_new.contiguous()
-        batch, stacks, height, m = cells.shape
-        single.drive_backward(
-            KIND[cells.dtype], batch, stacks, height, ctx.new_height, m, cells.data_ptr(),
-            *locate(hidden), hidden.shape[1], weight.data_ptr(), bias.data_ptr(),
-            *locate(grad_reading), locate(grad_new)[0],
-            grads[0].data_ptr(), grads[1].data_ptr(), grads[2].data_ptr(), grads[3].data_ptr(),
         )  # fmt: skip
         return *grads, None
 

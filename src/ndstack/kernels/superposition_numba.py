@@ -9,7 +9,7 @@ import numpy as np
 
 from ndstack.compiling import compiler
 from ndstack.kernels.exponential_numba import sigmoid_each
-from ndstack.kernels.linear_numba import add_scaled, dot
+from ndstack.kernels.linear_numba import add_scaled, copy, dot
 
 _compiled = compiler(nogil=True)
 _summing = compiler(nogil=True, fastmath={"reassoc", "contract", "nsz"})
@@ -137,10 +137,10 @@ def scan(  # type: ignore[no-untyped-def]
     new = np.empty(size, cells.dtype)
     for row in range(first, last):
         height = _height(0, n, start, depth, only_readings)
-        old[: height * m] = cells[row, : height * m]
+        copy(cells[row], old[: height * m])
         for t in range(n):
             if t % stride == 0 and saved.shape[1] > 0:
-                saved[row, t // stride, : height * m] = old[: height * m]
+                copy(old, saved[row, t // stride, : height * m])
             if logits:
                 _softmax(actions[row, t], weights[row, t])
             else:
@@ -148,7 +148,7 @@ def scan(  # type: ignore[no-untyped-def]
             new_height = _height(t + 1, n, start, depth, only_readings)
             _update(old, height, vectors[row, t], weights[row, t], new, new_height)
             old, new, height = new, old, new_height
-            readings[row, t] = old[:m]
+            copy(old, readings[row, t])
         final[row] = old[: final.shape[1]]
 
 
@@ -168,7 +168,7 @@ def scan_backward(  # type: ignore[no-untyped-def]
         grad_new[grad_final.shape[1] :] = 0
         for part in range(saved.shape[1] - 1, -1, -1):
             begin, end = part * stride, min((part + 1) * stride, n)
-            stacks[0, :most] = saved[row, part]
+            copy(saved[row, part], stacks[0, :most])
             for t in range(begin, end - 1):
                 _update(
                     stacks[t - begin], _height(t, n, start, depth, only_readings), vectors[row, t],

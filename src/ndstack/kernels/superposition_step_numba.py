@@ -6,7 +6,7 @@ Tensors come as addresses; `superposition_cpu` makes these functions torch opera
 import numpy as np
 
 from ndstack.compiling import compiler
-from ndstack.kernels.linear_numba import add_scaled, layer, layer_backward
+from ndstack.kernels.linear_numba import add_scaled, copy, layer, layer_backward
 from ndstack.kernels.memory_numba import numbers
 from ndstack.kernels.superposition_numba import (
     _softmax,
@@ -32,7 +32,7 @@ def _step(shape, squash, cells, actions, pushed, reading, new):  # type: ignore[
             _squashed(pushed[0][b * pushed[1] + m * g :], squash, vector)
             top = new[row * new_size : (row + 1) * new_size]
             _update(cells[row * size :], height, vector, weights, top, new_height)
-            reading[row * m : (row + 1) * m] = top[:m]
+            copy(top, reading[row * m : (row + 1) * m])
 
 
 @_compiled
@@ -51,7 +51,7 @@ def _step_backward(  # type: ignore[no-untyped-def]
             _softmax(actions[0][b * actions[1] + 3 * g :], weights)
             _squashed(pushed[0][b * pushed[1] + m * g :], squash, vector)
             if grad_new.size > 0:
-                grad[:] = grad_new[row * new_size : (row + 1) * new_size]
+                copy(grad_new[row * new_size :], grad)
             else:
                 grad[:] = 0
             if grad_reading[0].size > 0:

@@ -46,8 +46,8 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             applies it, or not.
 
     Subclasses set these four and define `start`, `_step` and, where they can do better than the
-    versions here, `_scan`, `_drive` and `_run_lstm`. The public methods check shapes and bring the
-    actions and pushed vectors to the dtype of the state.
+    versions here, `_scan`, `_drive`, `_step_lstm` and `_run_lstm`. The public methods check shapes and bring
+    what they are given to the dtype of the state.
     """
 
     action_size: int
@@ -111,10 +111,11 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
                 f"and bias of shape {list(bias.shape)} given, expected "
                 f"[{reading.shape[0]}, units], [{size}, units] and [{size}]: {self._wants()}"
             )
-        if hidden.device != reading.device or weight.device != reading.device:
+        device = reading.device
+        if hidden.device != device or weight.device != device or bias.device != device:
             raise NdstackError(
-                f"the hidden state is on {hidden.device} and the layer on {weight.device}, but the "
-                f"stack is on {reading.device}; use state.to(device)"
+                f"the hidden state is on {hidden.device} and the layer on {weight.device} and {bias.device}, "
+                f"but the stack is on {device}; use state.to(device)"
             )
         if hidden.dtype != reading.dtype:
             hidden = hidden.to(reading.dtype)
@@ -170,28 +171,11 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             h_1..h_n, [B, n, H]; r_1..r_n, [B, n, reading_size]; (h_n, c_n); and the last state.
         """
         batch, units = state.batch_size, memory[0].shape[-1]
-        if not memory[0].shape == memory[1].shape == (batch, units):
+        if inputs.dim() != 3:
             raise NdstackError(
-                f"memory of shapes {list(memory[0].shape)} and {list(memory[1].shape)} given, "
-                f"expected [{batch}, units] twice"
+                f"inputs of shape {list(inputs.shape)} given, expected [{batch}, length, {4 * units}]"
             )
-        expected = [
-            (4 * units, self.reading_size),
-            (4 * units, units),
-            (self.control_size, units),
-            (self.control_size,),
-        ]
-        for name, tensor, shape in zip(LSTMWeights._fields, weights, expected, strict=True):
-            if tensor.shape != shape:
-                raise NdstackError(
-                    f"{name} weights of shape {list(tensor.shape)} given, expected {list(shape)} "
-                    f"for {units} units: {self._wants()}"
-                )
-        if inputs.dim() != 3 or inputs.shape != (state.batch_size, inputs.shape[1], 4 * units):
-            raise NdstackError(
-                f"inputs of shape {list(inputs.shape)} given, expected "
-                f"[{state.batch_size}, length, {4 * units}], four gates of {units} units"
-            )
+        inputs, weights, memory = self._fitting(inputs, weights, memory, state)
         if inputs.shape[1] == 0:
             return (
                 inputs[:, :, :units],
@@ -199,10 +183,25 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
                 memory,
                 state,
             )
-        dtype = state.reading.dtype
-        weights = LSTMWeights(*(tensor.to(dtype) for tensor in weights))
-        memory = memory[0].to(dtype), memory[1].to(dtype)
-        return self._run_lstm(inputs.to(dtype), weights, memory, state)
+        return self._run_lstm(inputs, weights, memory, state)
+
+    def step_lstm(
+        self, inputs: Tensor, weights: LSTMWeights, memory: tuple[Tensor, Tensor], state: StateT
+    ) -> tuple[tuple[Tensor, Tensor], StateT]:
+        """One step of `run_lstm`, for sequences that are not known beforehand.
+
+        Args:
+            inputs: [B, 4H], what the input contributes to the gates, biases included.
+            weights: what the reading and the hidden state contribute, and the control layer.
+            memory: h_{t-1} and c_{t-1}, [B, H] each.
+            state: the stacks so far.
+
+        Returns:
+            (h_t, c_t), and the new state.
+        """
+        if inputs.dim() != 2:
+            raise NdstackError(f"inputs of shape {list(inputs.shape)} given, expected [batch, 4 * units]")
+        return self._step_lstm(*self._fitting(inputs, weights, memory, state), state)
 
     def forward(
         self, actions: Tensor, pushed: Tensor | None = None, state: StateT | None = None
@@ -219,6 +218,13 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
         if self.push_activation != "identity":
             pushed = getattr(torch, self.push_activation)(pushed)
         return self._step(state, controls[:, : self.action_size], pushed)
+
+    def _step_lstm(
+        self, gates: Tensor, weights: LSTMWeights, memory: tuple[Tensor, Tensor], state: StateT
+    ) -> tuple[tuple[Tensor, Tensor], StateT]:
+        """`step_lstm` after the checks."""
+        memory = lstm_cell(gates, state.reading, *memory, weights)
+        return memory, self._drive(state, memory[0], weights.control, weights.control_bias)
 
     @abstractmethod
     def _step(self, state: StateT, actions: Tensor, pushed: Tensor | None) -> StateT:
@@ -244,8 +250,7 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
         """`run_lstm` after the checks, step by step."""
         hidden, readings = [], []
         for gates in inputs.unbind(1):
-            memory = lstm_cell(gates, state.reading, *memory, weights)
-            state = self._drive(state, memory[0], weights.control, weights.control_bias)
+            memory, state = self._step_lstm(gates, weights, memory, state)
             hidden.append(memory[0])
             readings.append(state.reading)
         return torch.stack(hidden, dim=1), torch.stack(readings, dim=1), memory, state
@@ -270,6 +275,34 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
                     f"{name} are on {tensor.device}, but the state is on {state.reading.device}; "
                     "use state.to(device)"
                 )
+
+    def _fitting(
+        self, inputs: Tensor, weights: LSTMWeights, memory: tuple[Tensor, Tensor], state: State
+    ) -> tuple[Tensor, LSTMWeights, tuple[Tensor, Tensor]]:
+        """What an LSTM gives, in the precision of the state; an error in one line unless all fits."""
+        reading, units, controls = state.reading, memory[0].shape[-1], self.action_size + self.push_size
+        device, dtype, convert = reading.device, reading.dtype, False
+        tensors, batch = (*weights, *memory, inputs), reading.shape[0]
+        expected = (
+            *((4 * units, self.reading_size), (4 * units, units), (controls, units), (controls,)),
+            *((batch, units), (batch, units), (batch, *inputs.shape[1:-1], 4 * units)),
+        )
+        for place, tensor in enumerate(tensors):
+            if tensor.shape != expected[place]:
+                name = (*(f"{name} weights" for name in LSTMWeights._fields), "h", "c", "inputs")[place]
+                raise NdstackError(
+                    f"{name} of shape {list(tensor.shape)} given, expected {list(expected[place])} "
+                    f"for a batch of {batch} and {units} units: {self._wants()}"
+                )
+            if tensor.device != device:
+                raise NdstackError(
+                    f"the controller is on {tensor.device}, but the stack on {device}; use state.to(device)"
+                )
+            convert = convert or tensor.dtype != dtype
+        if convert:
+            inputs, weights = inputs.to(dtype), LSTMWeights(*(tensor.to(dtype) for tensor in weights))
+            memory = memory[0].to(dtype), memory[1].to(dtype)
+        return inputs, weights, memory
 
     def _wants(self) -> str:
         """What the owner must supply, for error messages."""

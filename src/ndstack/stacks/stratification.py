@@ -84,6 +84,18 @@ class Stratification(Stack[StratificationState]):
         elements = torch.cat([strengths[:, :, None], vectors], dim=2)
         return readings, StratificationState(readings[:, -1], elements)
 
+    def _step_lstm(
+        self,
+        gates: Tensor,
+        weights: LSTMWeights,
+        memory: tuple[Tensor, Tensor],
+        state: StratificationState,
+    ) -> tuple[tuple[Tensor, Tensor], StratificationState]:
+        if not compilable(gates):
+            return super()._step_lstm(gates, weights, memory, state)
+        hidden, cell, *new = kernel.step_lstm(gates, weights, memory, state.reading, state.elements)
+        return (hidden, cell), StratificationState(*new)
+
     def _run_lstm(
         self,
         inputs: Tensor,

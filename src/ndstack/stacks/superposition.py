@@ -109,6 +109,18 @@ class Superposition(Stack[SuperpositionState]):
         cells = cells.view(batch, stacks, cells.shape[1], size)
         return joined, SuperpositionState(joined[:, -1], cells)
 
+    def _step_lstm(
+        self,
+        gates: Tensor,
+        weights: LSTMWeights,
+        memory: tuple[Tensor, Tensor],
+        state: SuperpositionState,
+    ) -> tuple[tuple[Tensor, Tensor], SuperpositionState]:
+        if not self._even or not compilable(gates):
+            return super()._step_lstm(gates, weights, memory, state)
+        hidden, cell, *new = kernel.step_lstm(gates, weights, memory, state.reading, state.cells, self.depth)
+        return (hidden, cell), SuperpositionState(*new)
+
     def _run_lstm(
         self,
         inputs: Tensor,
