@@ -64,6 +64,9 @@ class TrainOptions:
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Any setting of config.json: training.clip=3."),
     ] = None
+    start_from: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Begin with the best parameters of this run.")
+    ] = None
     seed: SeedIfGiven = None
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None
     precision: Annotated[str | None, typer.Option(help="32, 64 or bf16-mixed.")] = None
@@ -99,7 +102,11 @@ class TrainOptions:
         from ndstack.training.config import merge, parse_setting
 
         names = ("device", "precision", "processes", "threads")
-        shared = {"seed": self.seed, "training": {name: getattr(self, name) for name in names}}
+        shared = {
+            "seed": self.seed,
+            "start_from": None if self.start_from is None else str(self.start_from),
+            "training": {name: getattr(self, name) for name in names},
+        }
         for given in (flags, shared):
             values = merge(values, _given(given))
         for setting in self.settings or []:

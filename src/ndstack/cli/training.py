@@ -61,6 +61,7 @@ class FormalOptions:
     "ndstack train marked-reversal --model rns-2-3 --out runs/reversal",
     "ndstack train --resume runs/reversal",
     "ndstack train dyck --model lstm --out runs/short --lengths 10:20 --set options.hidden=40",
+    "ndstack train dyck --model lstm --out runs/long --start-from runs/short --set options.hidden=40",
     "ndstack train --config my.toml --out runs/mine",
 )
 @unfold

@@ -13,7 +13,7 @@ from ndstack.text.corpus import Corpus, Header, read_corpus
 from ndstack.text.task import TextTask
 from ndstack.training import CorpusConfig, Result, Run, RunConfig, Share, Task
 from ndstack.training.config import merge
-from ndstack.training.material import Show, make_model
+from ndstack.training.material import Show, make_model, take_start
 
 RECIPE: dict[str, Any] = {
     "optimizer": "sgd",
@@ -93,7 +93,9 @@ def train(
     if config is None:
         corpus_of(Run.open(folder).config)
     else:
-        make(config, Share(), show)  # what is wrong is found before anything is written
+        take_start(
+            config, make(config, Share(), show)[0]
+        )  # what is wrong is found before anything is written
     return training.train(folder, config, show=show, tensorboard=tensorboard, make=make)
 
 

@@ -116,6 +116,10 @@ class RunConfig(Settings):
     """A name of `ndstack.nn.models`; None for a network made in Python."""
     seed: Seed = 0
     """Of the data, the first parameters and, unless `training.seed` says otherwise, of the training."""
+    start_from: Folder | None = None
+    """Another run, whose best parameters are the first ones of this run; drawn from the seed if not given."""
+    start_sha256: str | None = None
+    """Of the file with these parameters, filled in when a run starts."""
     data: DataConfig = DataConfig()
     corpus: CorpusConfig | None = None
     """For a run on text; `language` is then no more than a name."""

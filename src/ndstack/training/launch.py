@@ -20,9 +20,17 @@ from ndstack.languages import Dataset
 from ndstack.nn import LanguageModel
 from ndstack.training.config import RunConfig, TrainingConfig
 from ndstack.training.loop import Result, fit
-from ndstack.training.material import Show, check, checksums, make_data, make_model
+from ndstack.training.material import (
+    Show,
+    check,
+    checksums,
+    make_data,
+    make_model,
+    start_checksum,
+    take_start,
+)
 from ndstack.training.observers import JSONLines, Observer, Observers, TensorBoard
-from ndstack.training.run import Run, cores
+from ndstack.training.run import STATE, Run, cores
 from ndstack.training.task import Share, Task
 
 if TYPE_CHECKING:
@@ -81,14 +89,18 @@ def train(
 
 
 def settle(config: RunConfig) -> RunConfig:
-    """Fill in what depends on this machine and on a data folder, so that a resumed run is the same."""
+    """Fill in what depends on this machine and on other folders, so that a resumed run is the same."""
     training = config.training
     if training.threads is None:
         training = training.model_copy(update={"threads": max(1, cores() // training.processes)})
     data = config.data
     if data.folder is not None:
         data = data.model_copy(update={"sha256": checksums(Path(data.folder))})
-    return config.model_copy(update={"training": training, "data": data})
+    settled: dict[str, Any] = {"training": training, "data": data}
+    if config.start_from is not None:
+        source = files.real(config.start_from)
+        settled |= {"start_from": str(source), "start_sha256": start_checksum(source)}
+    return config.model_copy(update=settled)
 
 
 def make_fabric(config: TrainingConfig) -> Fabric:
@@ -171,6 +183,8 @@ def _work(
             Run.create(folder, config)
         share = Share(fabric.global_rank, fabric.world_size)
         model, data = make(config, share, show if first else "nothing")
+        if not (folder / STATE).exists():
+            take_start(config, model)
         model = model.to(fabric.device)
         if first:
             Run.open(folder).describe(model)

@@ -12,8 +12,10 @@ from ndstack.errors import TrainingError
 from ndstack.languages import Dataset, Language, from_grammar, get, make_dataset, read_dataset
 from ndstack.languages.datasets import SPLITS, own_grammar
 from ndstack.nn import LanguageModel, models
+from ndstack.nn.storage import read
 from ndstack.progress import progress_bar
 from ndstack.training.config import RunConfig
+from ndstack.training.run import BEST, Run
 
 Show = Literal["terminal", "json", "nothing"]
 """Progress bars, a line of JSON an epoch, or nothing."""
@@ -22,7 +24,7 @@ Show = Literal["terminal", "json", "nothing"]
 def check(config: RunConfig) -> None:
     """Raise an error in one line if language, lengths or model are not there, before anything is written."""
     language = find_language(config)
-    make_model(config, language)
+    take_start(config, make_model(config, language))
     data = config.data
     if not data.train or not data.validation:
         raise TrainingError(
@@ -48,6 +50,33 @@ def make_model(config: RunConfig, language: Language | Iterable[str]) -> Languag
         raise TrainingError("the model of this run was made in Python, so there is no name to make it from")
     model = models.build(config.model, language, seed=config.seed, **config.options.model_dump())
     return model.double() if config.training.precision == "64" else model
+
+
+def take_start(config: RunConfig, model: LanguageModel) -> None:
+    """If a run starts from another, give its model the best parameters of that one."""
+    if config.start_from is None:
+        return
+    source = Path(config.start_from)
+    if config.start_sha256 not in (None, start_checksum(source)):
+        raise TrainingError(
+            f"{source / BEST} has changed since the run began; begin a new run in another folder"
+        )
+    tensors, _ = read(source / BEST)
+    own = model.state_dict()
+    if {name: tensor.shape for name, tensor in tensors.items()} != {
+        name: tensor.shape for name, tensor in own.items()
+    }:
+        raise TrainingError(
+            f"{source} has parameters of other names or sizes than {config.model} needs here; start from "
+            "a run of the same model, with the same options, on as many symbols"
+        )
+    model.load_state_dict(tensors)
+
+
+def start_checksum(source: Path) -> str:
+    """Of the best parameters of a run to start from."""
+    Run.open(source)
+    return hashlib.sha256(files.read_bytes(source / BEST, TrainingError)).hexdigest()
 
 
 def make_data(config: RunConfig, show: Show = "nothing") -> Dataset:
