@@ -1,7 +1,8 @@
 """What a deterministic stack costs: superposition and stratification against no stack.
 
-Forward and backward. The RNNs are an LSTM of 20 units over one-hot input, stepped or as one
-operation; the baseline is the same LSTM without a stack, stepped with the same cell; beside it stands
+Forward and backward. The RNNs are an LSTM of 20 units over one-hot input: stepped, in one operation a
+step (`step_lstm`) or in two (a cell, then `drive`, as with any controller), or all steps in one operation
+(`run_lstm`). The baseline is the same LSTM without a stack, stepped with the same cell; beside it stands
 torch's own cell. Scans are the stacks alone, as stack attention uses them. Runs take turns, so that
 noise hits all alike. Medians are shown, also of the ratio, which is that of two runs one shortly after
 the other.
@@ -43,7 +44,7 @@ class StackLSTM(torch.nn.Module):
             self.controls = torch.nn.Linear(HIDDEN, stack.control_size)
 
     def stepped(self, inputs: Tensor, together: bool = True) -> Tensor:
-        """One step after the other; LSTM and stack in one operation a step, or each in its own."""
+        """One step after the other; LSTM and stack together, or each in an operation of its own."""
         batch, cell, stack = inputs.shape[0], self.cell, self.stack
         memory = (inputs.new_zeros(batch, HIDDEN), inputs.new_zeros(batch, HIDDEN))
         hidden = []
@@ -111,6 +112,7 @@ def networks(length: int, batch: int, size: int, repeats: int) -> list[Row]:
     }
     for name, model in models.items():
         work[f"{name}, stepped"] = lambda model=model: model.stepped(inputs)
+        work[f"{name}, stepped with drive"] = lambda model=model: model.stepped(inputs, together=False)
         work[f"{name}, one operation"] = lambda model=model: model.whole(inputs)
     times = milliseconds(work, repeats)
     base = times["no stack, stepped"]

@@ -170,6 +170,9 @@ class StackRNN(Backbone):
         gates = torch.nn.functional.linear(x, by_x, input_bias + hidden_bias)
         weights = LSTMWeights(by_reading, by_hidden, *self._controls())
         memory = (state.hidden[0], state.cells[0])
+        if x.shape[1] == 1:
+            (last, cell), stack = self.stack.step_lstm(gates[:, 0], weights, memory, state.stack)
+            return last[:, None], stack.reading[:, None], RNNState((last,), (cell,), stack)
         hidden, readings, (last, cell), stack = self.stack.run_lstm(gates, weights, memory, state.stack)
         return hidden, readings, RNNState((last,), (cell,), stack)
 
