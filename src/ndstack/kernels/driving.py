@@ -14,6 +14,13 @@ from ndstack.kernels.lstm_cell import advance, retreat
 from ndstack.kernels.rows import refuse_second_derivatives, with_stride
 
 
+Saved = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+"""Cells, hidden state, weight and bias of the layer, and the new cells."""
+
+Gradients = tuple[Tensor, Tensor, Tensor, Tensor]
+"""The derivatives by cells, hidden state, weight and bias."""
+
+
 class Kernel(Protocol):
     """A step of stacks and its adjoint; tensors are contiguous, `hidden` may have a stride between its rows.
 
@@ -25,21 +32,8 @@ class Kernel(Protocol):
     ) -> tuple[Tensor, Tensor]:
         """The readings, [B, R], and the new cells."""
 
-    def backward_drive(
-        self,
-        saved: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
-        limit: int,
-        grad_reading: Tensor | None,
-        grad_new: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The derivatives by cells, hidden, weight and bias.
-
-        Args:
-            saved: cells, hidden, weight, bias and the new cells.
-            limit: as before.
-            grad_reading: with a stride between its rows; None for zeros.
-            grad_new: None for zeros.
-        """
+    def backward_drive(self, saved: Saved, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
+        """The adjoint; `grad_reading` may have a stride between its rows, None stands for zeros."""
 
 
 def drive(
@@ -81,7 +75,7 @@ class _Drive(torch.autograd.Function):
         reading, new = kernel.forward_drive(*inputs, limit)
         ctx.save_for_backward(*inputs, new)
         ctx.set_materialize_grads(False)
-        ctx.kernel, ctx.limit = kernel, limit
+        ctx.kernel = kernel
         return reading, new
 
     @staticmethod
@@ -114,7 +108,7 @@ class _StepLSTM(torch.autograd.Function):
             gates, reading, hidden, before, memory, by_reading, by_hidden, cells, shown, weight, bias, new
         )
         ctx.set_materialize_grads(False)
-        ctx.kernel, ctx.limit = kernel, limit
+        ctx.kernel = kernel
         return shown, memory, new_reading, new
 
     @staticmethod
@@ -139,4 +133,4 @@ def _backward_drive(ctx: Any, saved: Any, grad_reading: Tensor | None, grad_new:
         grad_reading = with_stride(grad_reading)
     if grad_new is not None:
         grad_new = grad_new.contiguous()
-    return ctx.kernel.backward_drive(saved, ctx.limit, grad_reading, grad_new)
+    return ctx.kernel.backward_drive(saved, grad_reading, grad_new)

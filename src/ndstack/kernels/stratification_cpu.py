@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ndstack.kernels import stratification_numba as compiled
 from ndstack.kernels import stratification_step_numba as single
+from ndstack.kernels.driving import Gradients, Saved
 from ndstack.kernels.memory_numba import KIND
 from ndstack.kernels.rows import (
     as_array,
@@ -39,12 +40,7 @@ def forward_drive(
     return reading, new
 
 
-def backward_drive(
-    saved: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
-    limit: int,
-    grad_reading: Tensor | None,
-    grad_new: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def backward_drive(saved: Saved, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
     """As `ndstack.kernels.driving.Kernel` wants it."""
     elements, hidden, weight, bias, new = saved
     batch, k, width = elements.shape

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ndstack.kernels import superposition_numba as compiled
 from ndstack.kernels import superposition_step_numba as single
+from ndstack.kernels.driving import Gradients, Saved
 from ndstack.kernels.memory_numba import KIND
 from ndstack.kernels.rows import (
     as_array,
@@ -45,12 +46,7 @@ def forward_drive(
     return reading, new
 
 
-def backward_drive(
-    saved: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
-    limit: int,
-    grad_reading: Tensor | None,
-    grad_new: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def backward_drive(saved: Saved, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
     """As `ndstack.kernels.driving.Kernel` wants it."""
     cells, hidden, weight, bias, new = saved
     batch, stacks, height, m = cells.shape
