@@ -13,7 +13,6 @@ from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.lstm_cell import advance, retreat
 from ndstack.kernels.rows import refuse_second_derivatives, with_stride
 
-
 Saved = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 """Cells, hidden state, weight and bias of the layer, and the new cells."""
 
