@@ -223,13 +223,14 @@ def test_keys_of_the_state_dict_are_readable():
 
 
 @pytest.mark.parametrize("name", STACKS)
-def test_gradient_checkpointing_gives_the_same_gradients(name):
+@pytest.mark.parametrize("size", [4, 1])
+def test_gradient_checkpointing_gives_the_same_gradients(name, size):
     rnn = network(STACKS[name]())
     gradients = []
     for wrap in (lambda f, *a: f(*a), lambda f, *a: checkpoint(f, *a, use_reentrant=False)):
         rnn.zero_grad()
         state, total = rnn.start(3), torch.zeros(())
-        for part in inputs().split(4, dim=1):
+        for part in inputs().split(size, dim=1):
             output, state = wrap(rnn, part, state)
             total = total + output.sin().sum()
         total.backward()
@@ -239,12 +240,13 @@ def test_gradient_checkpointing_gives_the_same_gradients(name):
 
 @pytest.mark.filterwarnings("ignore")  # of the compiler
 @pytest.mark.parametrize("name", ["none", "sup", "vrns"])
-def test_compiling_falls_back_without_error(name):
+@pytest.mark.parametrize("n", [3, 1])
+def test_compiling_falls_back_without_error(name, n):
     rnn = network(STACKS[name]())
     compiled = torch.compile(rnn, backend="eager")
-    output, _ = compiled(inputs(n=3))
-    torch.testing.assert_close(output, rnn(inputs(n=3))[0])
-    output.sum().backward()
+    output, state = compiled(inputs(n=n))
+    torch.testing.assert_close(output, rnn(inputs(n=n))[0])
+    compiled(inputs(n=n), state)[0].sum().backward()
     assert all(p.grad is not None for p in rnn.parameters())
 
 
