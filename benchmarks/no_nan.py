@@ -26,8 +26,8 @@ from ndstack.stacks import Nondeterministic, Stack, Stratification, Superpositio
 
 BATCH = 1000
 LONGEST = 8
-WAYS = ("scan cpu", "scan portable", "scan", "steps", "lstm")
-"""Whole sequences by a named backend, whole sequences, single steps, and an LSTM that drives the stack."""
+WAYS = ("scan cpu", "scan portable", "scan", "steps", "lstm", "lstm steps")
+"""Whole sequences by a named backend, whole sequences, single steps; the same two with an LSTM that drives."""
 
 
 class Trial:
@@ -146,13 +146,19 @@ def by_lstm(trial: Trial) -> tuple[list[Tensor], list[Tensor]]:
     inputs = trial.normal(BATCH, trial.steps, 4 * units, scale=trial.scales(1e2))
     zeros = torch.zeros(BATCH, units, dtype=trial.dtype)
     state = stack.start(BATCH, dtype=trial.dtype)
-    hidden, readings, _, _ = stack.run_lstm(inputs, weights, (zeros, zeros), state)
-    return [readings, hidden], [inputs, *weights]
+    if trial.way == "lstm":
+        hidden, readings, _, _ = stack.run_lstm(inputs, weights, (zeros, zeros), state)
+        return [readings, hidden], [inputs, *weights]
+    memory, steps = (zeros, zeros), []
+    for gates in inputs.unbind(1):
+        memory, state = stack.step_lstm(gates, weights, memory, state)
+        steps.append((state.reading, memory[0]))
+    return [torch.stack(each, 1) for each in zip(*steps, strict=True)], [inputs, *weights]
 
 
 def faults(trial: Trial) -> list[str]:
     """What is wrong with the outputs and derivatives of a trial; nothing, one hopes."""
-    if trial.way == "lstm":
+    if trial.way in ("lstm", "lstm steps"):
         outputs, inputs = by_lstm(trial)
     elif trial.way in ("scan cpu", "scan portable"):
         outputs, inputs = by_function(trial)

@@ -5,6 +5,6 @@
 set -e
 train="ndstack train $1 --model $2 --seed 1 --threads 1"
 case $2 in rns*) train="$train --set options.bottom_fix=false" ;; esac
-$train --out "$3/short" --lengths 4:20 --learning-rate 0.01 --max-epochs "${4:-30}"
+$train --out "$3/short" --lengths 4:20 --learning-rate 0.01 --max-epochs "${4:-60}"
 $train --out "$3/middle" --lengths 8:40 --learning-rate 0.01 --max-epochs "${5:-25}" --start-from "$3/short"
-$train --out "$3/long" --max-epochs "${6:-60}" --start-from "$3/middle"
+$train --out "$3/long" --max-epochs "${6:-25}" --start-from "$3/middle"
