@@ -27,7 +27,7 @@ from ndstack.stacks import Nondeterministic, Stack, Stratification, Superpositio
 BATCH = 1000
 LONGEST = 8
 WAYS = ("scan cpu", "scan portable", "scan", "steps", "lstm", "lstm steps")
-"""Whole sequences by a named backend, whole sequences, single steps; the same two with an LSTM that drives."""
+"""Whole sequences by a named backend, whole sequences, single steps; both with an LSTM that drives."""
 
 
 class Trial:
