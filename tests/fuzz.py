@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import functools
 import json
 import tempfile
@@ -124,15 +125,16 @@ def _change(draw: Any, value: Any) -> Any:
         list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
     )
     if not inside or draw(st.integers(0, 4)) == 0:
-        return draw(st.one_of(st.sampled_from(VALUES), st.integers(), st.floats(), st.text(max_size=9)))
+        chosen = draw(st.one_of(st.sampled_from(VALUES), st.integers(), st.floats(), st.text(max_size=9)))
+        return copy.deepcopy(chosen)
     key = draw(st.sampled_from(inside))
     kind = draw(st.integers(0, 9))
     if kind == 0:
         del value[key]
     elif kind == 1 and isinstance(value, dict):
-        value[draw(st.text(max_size=5))] = draw(st.sampled_from(VALUES))
+        value[draw(st.text(max_size=5))] = copy.deepcopy(draw(st.sampled_from(VALUES)))
     elif kind == 1:
-        value.append(value[key])
+        value.append(copy.deepcopy(value[key]))
     else:
         value[key] = _change(draw, value[key])
     return value
