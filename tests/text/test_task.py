@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import math
 import subprocess
 import sys
@@ -118,6 +119,20 @@ def test_a_damaged_state_is_refused():
     tensors = carried.pack(small("rns-2-2").start(2))
     with pytest.raises(NdstackError, match="not the state of a network"):
         carried.unpack({"structure": tensors["structure"]})
+
+
+@pytest.mark.parametrize(
+    "layout", [[1e152, 2, 8, 0], [2, 2, 10**12, 0], [10**6, 10**6, 8, 0], [2, True, 8, 0]]
+)
+def test_a_chart_of_impossible_sizes_is_refused(layout):
+    model = small("rns-2-2")
+    _, state = model(torch.zeros(2, 3, dtype=torch.long), model.start(2))
+    tensors = carried.pack(state)
+    structure = json.loads(bytes(tensors["structure"].tolist()))
+    structure["fields"]["stack"]["fields"]["memory"]["chart"]["layout"] = layout
+    text = bytearray(json.dumps(structure).encode())
+    with pytest.raises(NdstackError, match="not the state of a network: ValueError"):
+        carried.unpack({**tensors, "structure": torch.frombuffer(text, dtype=torch.uint8)})
 
 
 @pytest.mark.parametrize("name", ["lstm", "vrns-2-2-3", "tf"])

@@ -23,6 +23,8 @@ from ndstack.nn.state import NetworkState
 from ndstack.stacks import State
 
 STRUCTURE = "structure"
+_LARGEST = 10_000_000
+_WRONG = (KeyError, ValueError, TypeError, AttributeError, IndexError, RuntimeError, MemoryError)
 
 
 def pack(state: NetworkState) -> dict[str, Tensor]:
@@ -38,7 +40,7 @@ def unpack(tensors: Mapping[str, Tensor]) -> NetworkState:
     try:
         structure = json.loads(bytes(tensors[STRUCTURE].tolist()))
         state = _restore(structure, tensors)
-    except (KeyError, ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+    except _WRONG as error:
         raise NdstackError(f"these tensors are not the state of a network: {error!r}") from None
     if not isinstance(state, NetworkState):
         raise NdstackError(f"the state of a {type(state).__name__} given, expected that of a network")
@@ -102,7 +104,15 @@ def _describe_chart(memory: tuple[Tensor, ...], place: Place, tensors: dict[str,
 
 def _restore_chart(chart: Any, tensors: Mapping[str, Tensor]) -> tuple[tuple[Tensor, ...], Place]:
     (states, symbols, times, band), time = chart["layout"], chart["time"]
-    if not 0 <= time < times or min(states, symbols) < 1 or band < 0:  # compiled code trusts these
+    whole = all(type(number) is int and number < _LARGEST for number in (*chart["layout"], time))
+    # Compiled code trusts these.
+    if (
+        not whole
+        or not 0 <= time < times
+        or min(states, symbols) < 1
+        or band < 0
+        or states * symbols > 10_000
+    ):
         raise ValueError(f"a chart of {states} states and {symbols} symbols at time {time} of {times}")
     at = layout(states, symbols, times, band)
     place = Place(at, chart["bottom_fix"], time, Filled(time))
