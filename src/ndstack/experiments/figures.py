@@ -34,7 +34,7 @@ def draw(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Fi
     }
     maker = makers.get(output.kind)
     tongues, labels = experiment.shown_languages(output), experiment.shown_models(output)
-    shown = [one for one in runs if one.trial.base_language in tongues and one.trial.label in labels]
+    shown = [one for one in runs if one.record.base_language in tongues and one.label in labels]
     return None if maker is None else maker(output, experiment, shown)
 
 
@@ -44,18 +44,21 @@ def draw_curves(output: Output, experiment: Experiment, runs: Sequence[Finished]
     figure, grid = new_grid(len(tongues), 2, WIDTH, ROW * len(tongues) + 0.7)
     for language, (left, right) in zip(tongues, grid, strict=True):
         for index, label in enumerate(labels):
-            mine = [one for one in runs if one.trial.label == label and one.trial.language == language]
+            mine = [one for one in runs if one.label == label and one.language == language]
             chosen = select(mine, output.select)
             if not chosen:
                 continue
             mean, deviation = mean_curve(chosen)
             epochs = np.arange(1, len(mean) + 1)
             _line(left, epochs, mean, label, index)
-            lengths, by_length, by_length_deviation = mean_by_length(chosen)
-            _line(right, lengths, by_length, label, index)
             if len(chosen) > 1:
                 _band(left, epochs, mean, deviation, index)
-                _band(right, lengths, by_length, by_length_deviation, index)
+            tested = [one for one in chosen if one.test]
+            if tested:
+                lengths, by_length, by_length_deviation = mean_by_length(tested)
+                _line(right, lengths, by_length, label, index)
+                if len(tested) > 1:
+                    _band(right, lengths, by_length, by_length_deviation, index)
         left.set_title(language, fontsize=10)
         left.set_ylabel("difference (nats)")
         left.locator_params(axis="x", integer=True)
@@ -77,8 +80,8 @@ def draw_capacity(output: Output, experiment: Experiment, runs: Sequence[Finishe
         for index, label in enumerate(labels):
             scores: dict[int, list[float]] = {}
             for one in runs:
-                if one.trial.label == label and one.trial.base_language == language:
-                    scores.setdefault(one.trial.alphabet_size, []).append(one.score)
+                if one.label == label and one.record.base_language == language:
+                    scores.setdefault(one.alphabet_size, []).append(one.score)
             if not scores:
                 continue
             sizes = sorted(scores)
@@ -101,8 +104,8 @@ def draw_scatter(output: Output, experiment: Experiment, runs: Sequence[Finished
     """SG score against test perplexity, a point for each run (figure 7.2)."""
     figure, axes = new_axes(5.4, 4.0)
     for index, label in enumerate(experiment.shown_models(output)):
-        mine = [one for one in runs if one.trial.label == label and one.text.get("sg_score") is not None]
-        points = [(one.text.get("test_perplexity", perplexity(one)), one.text["sg_score"]) for one in mine]
+        mine = [one for one in runs if one.label == label and one.record.sg_score is not None]
+        points = [(one.record.test_perplexity or perplexity(one), one.record.sg_score) for one in mine]
         if points:
             color = line_style(index)["color"]
             axes.scatter(*zip(*points, strict=True), label=label, color=color, marker="ox^s"[index % 4])

@@ -1,24 +1,34 @@
-"""What stacks do inside trained models (figures 6.2, 9.4, 9.5); traces come from `ndstack.analysis`."""
+"""What stacks do inside trained models (figures 6.2, 9.4, 9.5): views, measured with the parameters, then drawn.
+
+A view is plain data, so that it can be kept beside the tables of results and drawn without the parameters.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ndstack.analysis.figures import Evolution, draw_pca, readings_by_next_symbol
+from ndstack.analysis.figures import Evolution, readings_by_next_symbol
+from ndstack.analysis.figures.pca import components, draw_points
 from ndstack.analysis.figures.picture import heat_map
 from ndstack.analysis.trace import trace
 from ndstack.errors import NdstackError
-from ndstack.experiments.results import Finished
 from ndstack.experiments.spec import Experiment, Output
 from ndstack.languages import Language
 from ndstack.plotting import new_axes, new_grid
+from ndstack.training import Run
 from ndstack.training.material import find_language
+from ndstack.training.run import BEST
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from ndstack.experiments.results import Finished
+
+ViewName = Literal["evolution", "readings", "heat_map"]
+View = dict[str, Any]
 
 MARKER = "#"
 GREYS = "Greys"
@@ -29,25 +39,126 @@ PATTERN = 4
 """Figure 9.5 repeats so many symbols."""
 SHOWN = 3
 """Runs in figure 9.5."""
+ENOUGH_SNAPSHOTS = 10
+LEARNED = 0.5
+"""A position's action is learned in the first epoch in which the correct type has so much of the weight."""
+DIGITS = 3
+
+
+def views_of(run: Run) -> dict[ViewName, View]:
+    """All views that the parameters of a run allow: those of the runs behind the three figures."""
+    model, language = run.config.model or "", run.config.language
+    found: dict[ViewName, View] = {}
+    if run.config.corpus is not None or not model.startswith(("ns", "rns")):
+        return found
+    if language.partition("(")[0] != "marked-reversal":
+        return found
+    if len(run.snapshots()) >= ENOUGH_SNAPSHOTS:
+        found["evolution"] = view_evolution(run)
+    if "k=40" in language and (run.folder / BEST).exists():
+        found["readings"] = view_readings(run)
+        found["heat_map"] = view_heat_map(run)
+    return found
+
+
+def summarize(views: dict[ViewName, View]) -> dict[str, float]:
+    """The numbers that claims about views are decided by; see each of the functions."""
+    found: dict[str, float] = {}
+    if "evolution" in views:
+        found |= measure_onsets(views["evolution"])
+    if "readings" in views:
+        found["purity"] = views["readings"]["purity"]
+    if "heat_map" in views:
+        found["pattern_ratio"] = measure_pattern(views["heat_map"])
+    return found
+
+
+def view_evolution(run: Run) -> View:
+    """The share of the correct action type at each position of one string, after each epoch."""
+    language = find_language(run.config)
+    lengths = language.lengths(*run.config.data.lengths)
+    word = language.sample(lengths[len(lengths) // 2], np.random.default_rng(0))
+    evolution = Evolution.of_run(run, word)
+    return {"epochs": list(evolution.epochs), "values": _plain(correct_shares(evolution))}
+
+
+def measure_onsets(view: View) -> dict[str, float]:
+    """When the correct action is learned, by position; the marker's own position does not count.
+
+    `onset_spread`: epochs between the first tenth of the positions and the last. `onset_outward`: correlation
+    of the onset with the distance from the middle, 0 if all positions are learned at once.
+    """
+    values = np.array(view["values"])
+    epochs = np.array(view["epochs"])
+    right = values >= LEARNED
+    onset = np.where(right.any(axis=0), epochs[right.argmax(axis=0)], epochs[-1] + 1).astype(float)
+    distance = np.abs(np.arange(values.shape[1]) - values.shape[1] // 2).astype(float)
+    onset, distance = onset[distance > 0], distance[distance > 0]
+    spread = float(np.quantile(onset, 0.9) - np.quantile(onset, 0.1))
+    outward = float(np.corrcoef(distance, onset)[0, 1]) if onset.std() > 0 else 0.0
+    return {"onset_spread": spread, "onset_outward": outward}
+
+
+def view_readings(run: Run) -> View:
+    """Principal components of the readings before each symbol of the second half, and how pure clusters are.
+
+    `purity` is the share of readings that are nearest to the mean of those of their own symbol.
+    """
+    language, config = find_language(run.config), run.config
+    rng = np.random.default_rng(0)
+    lengths = language.lengths(*config.data.lengths)
+    words = [language.sample(int(rng.choice(lengths)), rng) for _ in range(SAMPLES)]
+    readings, labels = readings_by_next_symbol(run.load(), words, after=MARKER)
+    points, variance = components(np.asarray(readings, np.float64))
+    return {
+        "points": _plain(points),
+        "variance": _plain(variance),
+        "labels": labels,
+        "purity": measure_purity(readings, labels),
+    }
+
+
+def measure_purity(readings: Any, labels: Sequence[str]) -> float:
+    """The share of readings that are nearest to the mean of those of their own symbol."""
+    kinds = sorted(set(labels))
+    own = np.array([kinds.index(label) for label in labels])
+    means = np.stack([readings[own == number].mean(axis=0) for number in range(len(kinds))])
+    distances = np.linalg.norm(readings[:, None] - means[None], axis=2)
+    return float((distances.argmin(axis=1) == own).mean())
+
+
+def view_heat_map(run: Run) -> View:
+    """Readings over time on a string whose first half repeats the pattern 0123."""
+    word = pattern(find_language(run.config), run.config.data.lengths)
+    stack = trace(run.load(), word).stack()
+    return {"word": list(word), "names": list(stack.reading_names), "values": _plain(stack.readings)}
+
+
+def measure_pattern(view: View) -> float:
+    """How near readings before equal symbols of the second half are, as a share of how near any two are."""
+    word, values = view["word"], np.array(view["values"])
+    first = word.index(MARKER) + 1
+    rows, symbols = values[first - 1 : len(word) - 1], np.array(word[first:])
+    distances = np.linalg.norm(rows[:, None] - rows[None], axis=2)
+    upper = np.triu(np.ones(distances.shape, bool), 1)
+    same = (symbols[:, None] == symbols[None]) & upper
+    total = float(distances[upper].mean())
+    return float(distances[same].mean()) / total if total > 0 else 1.0
 
 
 def draw_evolution(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Figure:
     """The share of the correct action type at each position, after each epoch (figure 6.2)."""
-    labels = experiment.shown_models(output)
-    chosen = {label: [one for one in runs if one.trial.label == label] for label in labels}
+    labels, able = experiment.shown_models(output), [one for one in runs if one.has("evolution")]
+    chosen = {label: [one for one in able if one.label == label] for label in labels}
     panels = {label: min(found, key=lambda one: one.score) for label, found in chosen.items() if found}
     if not panels:
         return _nothing(output)
     figure, grid = new_grid(1, len(panels), 4.0 * len(panels), 3.0)
     for (label, one), axes in zip(panels.items(), grid[0], strict=True):
-        language = find_language(one.run.config)
-        lengths = language.lengths(*one.run.config.data.lengths)
-        word = language.sample(lengths[len(lengths) // 2], np.random.default_rng(0))
-        evolution = Evolution.of_run(one.run, word)
-        values = correct_shares(evolution)
-        heat_map(axes, values, colors=GREYS)
+        view = one.view("evolution")
+        heat_map(axes, np.array(view["values"]), colors=GREYS)
         axes.set(title=label, xlabel="position", ylabel="epoch")
-        axes.set_yticks([0, len(values) - 1], [str(evolution.epochs[0]), str(evolution.epochs[-1])])
+        axes.set_yticks([0, len(view["values"]) - 1], [str(view["epochs"][0]), str(view["epochs"][-1])])
     return figure
 
 
@@ -66,30 +177,28 @@ def correct_shares(evolution: Evolution) -> Any:
 
 def draw_readings(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Figure:
     """Principal components of the readings before each symbol of the second half (figure 9.4)."""
-    if not runs:
+    able = [one for one in runs if one.has("readings")]
+    if not able:
         return _nothing(output)
-    best = min(runs, key=lambda one: one.score)
-    language, config = find_language(best.run.config), best.run.config
-    rng = np.random.default_rng(0)
-    lengths = language.lengths(*config.data.lengths)
-    words = [language.sample(int(rng.choice(lengths)), rng) for _ in range(SAMPLES)]
-    readings, labels = readings_by_next_symbol(best.run.load(), words, after=MARKER)
-    return draw_pca(readings, labels, title=f"{best.trial.config.model} on {best.trial.language}").figure
+    best = min(able, key=lambda one: one.score)
+    view = best.view("readings")
+    title = f"{best.record.model} on {best.language}"
+    return draw_points(np.array(view["points"]), np.array(view["variance"]), view["labels"], title).figure
 
 
 def draw_heatmaps(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Figure:
     """Readings over time, from top to bottom, of the best run and others (figure 9.5)."""
-    if not runs:
+    chosen = sorted((one for one in runs if one.has("heat_map")), key=lambda one: one.score)[:SHOWN]
+    if not chosen:
         return _nothing(output)
-    chosen = sorted(runs, key=lambda one: one.score)[:SHOWN]
-    word = pattern(find_language(chosen[0].run.config), chosen[0].run.config.data.lengths)
+    views = [one.view("heat_map") for one in chosen]
+    word = views[0]["word"]
     figure, grid = new_grid(1, len(chosen), 1.9 * len(chosen) + 0.4, 1.2 + 0.13 * len(word))
-    for number, (one, axes) in enumerate(zip(chosen, grid[0], strict=True)):
-        stack = trace(one.run.load(), word).stack()
-        heat_map(axes, stack.readings, colors=GREYS)
-        axes.set_xticks(range(len(stack.reading_names)), stack.reading_names, rotation=90, fontsize=7)
+    for number, (one, view, axes) in enumerate(zip(chosen, views, grid[0], strict=True)):
+        heat_map(axes, np.array(view["values"]), colors=GREYS)
+        axes.set_xticks(range(len(view["names"])), view["names"], rotation=90, fontsize=7)
         axes.set_yticks(range(len(word)), word if number == 0 else [""] * len(word), fontsize=7)
-        axes.set_title("best" if number == 0 else f"restart {one.trial.restart}", fontsize=9)
+        axes.set_title("best" if number == 0 else f"restart {one.restart}", fontsize=9)
     return figure
 
 
@@ -101,6 +210,16 @@ def pattern(language: Language, lengths: tuple[int, int]) -> tuple[str, ...]:
     half = language.lengths(*lengths)[-1] // 2
     first = [symbols[place % len(symbols)] for place in range(half)]
     return (*first, MARKER, *reversed(first))
+
+
+def measure_view(run: Run, name: ViewName) -> View:
+    """One view of a run."""
+    makers = {"evolution": view_evolution, "readings": view_readings, "heat_map": view_heat_map}
+    return makers[name](run)
+
+
+def _plain(values: Any) -> Any:
+    return np.round(np.asarray(values, np.float64), DIGITS).tolist()
 
 
 def _nothing(output: Output) -> Figure:

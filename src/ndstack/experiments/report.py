@@ -9,8 +9,10 @@ from ndstack import files, plotting
 from ndstack.errors import NdstackError
 from ndstack.experiments import estimate, figures, tables
 from ndstack.experiments.folder import Planned, SweepFolder
+from ndstack.experiments.matching import runs_of
 from ndstack.experiments.page import Part, page
-from ndstack.experiments.registry import ORDER, find
+from ndstack.experiments.records import Tables, is_tables
+from ndstack.experiments.registry import ORDER, all_experiments, find
 from ndstack.experiments.results import Finished, finished
 from ndstack.experiments.spec import PAPER, Experiment, Output
 from ndstack.experiments.sweep import measures_of
@@ -29,14 +31,41 @@ class Report:
     complete: int
 
 
-def make_report(folder: SweepFolder, out: Path | None = None) -> Report:
-    """Draw everything that the trials in a folder allow.
+def make_report(folder: SweepFolder | Path, out: Path | None = None) -> Report:
+    """Draw everything that the runs in a folder allow.
 
     Args:
-        folder: of one or more experiments.
+        folder: of one or more experiments, or of tables that `ndstack gather` made.
         out: where the report goes; `report/` in the folder if not given.
     """
+    if not isinstance(folder, SweepFolder):
+        folder = SweepFolder(folder)
     out = out or folder.folder / "report"
+    return _of_tables(folder.folder, out) if is_tables(folder.folder) else _of_sweep(folder, out)
+
+
+def _of_tables(folder: Path, out: Path) -> Report:
+    """All figures and tables of the dissertation, from the runs that have its settings."""
+    read = Tables.read(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    parts: list[Part] = []
+    labels: list[str] = []
+    shown: set[str] = set()
+    for experiment in all_experiments():
+        runs = runs_of(read, experiment)
+        shown |= {one.record.id for one in runs}
+        facts = {"runs": str(len(runs)), "time spent": _spent(runs)}
+        about = f"Section {experiment.section}. {experiment.name}. {experiment.about}".strip()
+        parts.append(Part(experiment.title, about, facts=facts, level=2))
+        for output in experiment.outputs:
+            labels.append(output.label)
+            parts.append(_part(out, output.label, output, experiment, runs))
+    text = f"{len(read.runs)} runs, of which {len(shown)} have the settings of an experiment of the dissertation."
+    _write(out / "index.html", page(files.real(folder).name, text, parts))
+    return Report(out / "index.html", labels, len(read.runs), sum(one.complete for one in read.runs.values()))
+
+
+def _of_sweep(folder: SweepFolder, out: Path) -> Report:
     several = len(plans := folder.planned()) > 1
     out.mkdir(parents=True, exist_ok=True)
     parts: list[Part] = []
@@ -77,7 +106,27 @@ def _part(out: Path, name: str, output: Output, experiment: Experiment, runs: li
         _write(out / f"{name}.csv", sheet.csv())
     number = output.label.replace("-", " ").capitalize()
     title = f"{number}: {output.title}" if output.title else number
-    return Part(title, output.note, svg=svg, sheet=sheet, folded=bool(svg))
+    return Part(title, _caption(output, experiment, runs), svg=svg, sheet=sheet, folded=bool(svg))
+
+
+def _caption(output: Output, experiment: Experiment, runs: list[Finished]) -> str:
+    """The note of an output, and how many runs there are behind each of its lines."""
+    counts = []
+    for label in experiment.shown_models(output):
+        mine = [one for one in runs if one.label == label]
+        by_language = [
+            sum(one.record.is_text or one.record.base_language == language for one in mine)
+            for language in experiment.shown_languages(output)
+        ]
+        low, high = min(by_language), max(by_language)
+        counts.append(f"{label}: {low}" if low == high else f"{label}: {low} to {high}")
+    what = "a language" if len(experiment.shown_languages(output)) > 1 else "each"
+    return f"{output.note} Runs ({what}): {'; '.join(counts)}.".strip()
+
+
+def _spent(runs: list[Finished]) -> str:
+    spent = sum(one.record.seconds for one in runs)
+    return f"{estimate.show_seconds(spent)} of one core, in training"
 
 
 def _about(plan: Planned) -> str:
@@ -94,8 +143,7 @@ def _facts(folder: SweepFolder, plan: Planned, trials: list[Trial], runs: list[F
         "trials": f"{len(runs)} of {len(trials)} complete",
         "seed of the sweep": str(plan.experiment.seed),
     }
-    spent = sum(sum(one.seconds.values()) for one in runs)
-    facts["time spent"] = f"{estimate.show_seconds(spent)} of one core, in training"
+    facts["time spent"] = _spent(runs)
     facts |= _full_scale(folder, plan, trials)
     for key, values in _environments(runs).items():
         facts[key] = ", ".join(sorted(values))
@@ -129,8 +177,8 @@ def _environments(runs: list[Finished]) -> dict[str, set[str]]:
     """The versions and machines that the runs had, each value once."""
     found: dict[str, set[str]] = {}
     for one in runs:
-        path = one.run.folder / ENVIRONMENT
-        if not path.exists():
+        path = None if one.run is None else one.run.folder / ENVIRONMENT
+        if path is None or not path.exists():
             continue
         values = files.read_json(path)
         if not isinstance(values, dict):

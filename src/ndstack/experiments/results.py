@@ -1,71 +1,79 @@
-"""From trials to what figures and tables show: read them, and select by the dissertation's rules."""
+"""What figures and tables show: runs as rows, from a sweep folder or from tables, and the rules of selection."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import statistics
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndstack import files
 from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.gathering import read_run
+from ndstack.experiments.inside import View, ViewName, measure_view
+from ndstack.experiments.records import Epoch, Record
 from ndstack.experiments.spec import Selection
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import TEST, TEXT, Measure
+from ndstack.experiments.work import Measure
 from ndstack.training import Run
-from ndstack.training.run import best_epoch
 
 Floats = NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True)
 class Finished:
-    """A complete trial."""
+    """A run of an experiment that has ended."""
 
-    trial: Trial
-    run: Run
+    record: Record
+    curve: tuple[Epoch, ...]
+    label: str
+    """Of the model in figures and tables."""
+    setting: tuple[tuple[str, Any], ...]
+    """What restarts have in common."""
+    restart: int
+    run: Run | None = None
+    """Its folder, where there is one."""
+    views: Mapping[ViewName, View] = dataclasses.field(default_factory=dict)
+    """Of its stack, where they were kept; where they were not, they are measured in the run's folder."""
 
-    @cached_property
-    def history(self) -> list[dict[str, Any]]:
-        """The metrics of every epoch."""
-        return self.run.metrics()
+    @property
+    def language(self) -> str:
+        """With an alphabet size, if it has one."""
+        return self.record.language
 
-    @cached_property
-    def summary(self) -> dict[str, Any]:
-        """One row: best epoch, parameters, time."""
-        return self.run.summary()
-
-    @cached_property
-    def best(self) -> dict[str, Any]:
-        """The metrics of the best epoch."""
-        return best_epoch(self.history)
+    @property
+    def alphabet_size(self) -> int:
+        """k of `dyck(k=40)`; 2 if none is given."""
+        return int(self.language.partition("k=")[2].removesuffix(")") or 2)
 
     @property
     def score(self) -> float:
         """What runs are selected by, lower is better: the best validation cross-entropy (difference)."""
-        return float(self.best.get("validation_difference", self.best["validation_cross_entropy"]))
+        return self.record.score
 
-    @cached_property
+    @property
+    def differences(self) -> list[float]:
+        """The validation difference after each epoch of the last stage."""
+        last = self.curve[-1].stage
+        return [one.difference or 0.0 for one in self.curve if one.stage == last]
+
+    def has(self, name: ViewName) -> bool:
+        """Whether there is such a view of its stack."""
+        return name in self.views or self.run is not None
+
+    def view(self, name: ViewName) -> View:
+        """What its stack does."""
+        if name not in self.views and self.run is not None:
+            return measure_view(self.run, name)
+        return self.views[name]
+
+    @property
     def test(self) -> dict[int, float]:
         """The cross-entropy difference on the test set, by length."""
-        rows = files.read_json(self.run.folder / TEST)["by_length"]
-        return {int(row["length"]): float(row["difference"]) for row in rows}
-
-    @cached_property
-    def text(self) -> dict[str, Any]:
-        """What was measured on text."""
-        found = files.read_json(self.run.folder / TEXT)
-        return found if isinstance(found, dict) else {}
-
-    @cached_property
-    def seconds(self) -> dict[int, float]:
-        """Of every epoch."""
-        return self.run.seconds()
+        return self.record.test_by_length
 
 
 def finished(
@@ -77,7 +85,9 @@ def finished(
         if folder.status(trial, measures) == "done":
             run = folder.run(trial)
             assert run is not None
-            found.append(Finished(trial, run))
+            record, curve = read_run(run)
+            record = record.model_copy(update={"id": trial.id, "label": trial.label})
+            found.append(Finished(record, tuple(curve), trial.label, trial.setting, trial.restart, run))
     return found
 
 
@@ -89,7 +99,7 @@ def select(runs: Sequence[Finished], rule: Selection) -> list[Finished]:
         return [min(runs, key=lambda one: one.score)]
     settings: dict[Any, list[Finished]] = {}
     for one in runs:
-        settings.setdefault(one.trial.setting, []).append(one)
+        settings.setdefault(one.setting, []).append(one)
     return min(settings.values(), key=lambda group: statistics.fmean(one.score for one in group))
 
 
@@ -98,16 +108,9 @@ def mean_curve(runs: Sequence[Finished]) -> tuple[Floats, Floats]:
 
     After a run has converged, the value of its last epoch counts for later epochs.
     """
-    longest = max(len(one.history) for one in runs)
-    table = np.array(
-        [
-            [
-                one.history[min(epoch, len(one.history) - 1)]["validation_difference"]
-                for epoch in range(longest)
-            ]
-            for one in runs
-        ]
-    )
+    curves = [one.differences for one in runs]
+    longest = max(map(len, curves))
+    table = np.array([[*curve, *[curve[-1]] * (longest - len(curve))] for curve in curves])
     return table.mean(axis=0), table.std(axis=0)
 
 
@@ -125,5 +128,5 @@ def spread(values: Sequence[float]) -> tuple[float, float]:
 
 def perplexity(one: Finished) -> float:
     """Of the best epoch on the validation text."""
-    value = one.best.get("validation_perplexity")
-    return math.exp(one.best["validation_cross_entropy"]) if value is None else float(value)
+    value = one.record.perplexity
+    return math.exp(one.record.cross_entropy or 0.0) if value is None else value

@@ -59,9 +59,9 @@ def make(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sh
     if output.kind in ("times", "perplexity", "circuits"):
         return _beside(output, experiment, runs)
     if output.kind == "scatter":
-        chosen = [one for one in runs if one.trial.label in experiment.shown_models(output)]
+        chosen = [one for one in runs if one.label in experiment.shown_models(output)]
         rows: list[list[Cell]] = [
-            [one.trial.label, one.trial.restart, one.text.get("test_perplexity"), one.text.get("sg_score")]
+            [one.label, one.restart, one.record.test_perplexity, one.record.sg_score]
             for one in chosen
         ]
         return Sheet(["Model", "Restart", "Test perplexity", "SG score"], rows)
@@ -83,20 +83,20 @@ def trials_sheet(runs: Sequence[Finished]) -> Sheet:
     ]
     rows: list[list[Cell]] = []
     for one in runs:
-        summary, training = one.summary, one.run.config.training
+        record, training = one.record, one.record.settings.training
         rows.append(
             [
-                one.trial.id,
-                one.trial.label,
-                one.trial.language,
-                summary["parameters"],
+                record.id,
+                one.label,
+                one.language,
+                record.parameters,
                 training.learning_rate,
                 training.clip,
-                str(one.run.config.seed),
-                summary["epochs"],
-                summary["best_epoch"],
+                str(record.seed),
+                record.epochs,
+                record.best_epoch,
                 one.score,
-                summary["seconds_an_epoch"],
+                record.seconds / record.epochs,
             ]
         )
     return Sheet([*columns, "Validation", "Seconds an epoch"], rows)
@@ -108,7 +108,7 @@ def _curves(output: Output, experiment: Experiment, runs: Sequence[Finished]) ->
     for label in experiment.shown_models(output):
         row: list[Cell] = [label]
         for language in tongues:
-            mine = [one for one in runs if one.trial.label == label and one.trial.language == language]
+            mine = [one for one in runs if one.label == label and one.language == language]
             chosen = select(mine, output.select)
             row.append(statistics.fmean(one.score for one in chosen) if chosen else None)
         rows.append(row)
@@ -125,7 +125,7 @@ def _capacity(output: Output, experiment: Experiment, runs: Sequence[Finished]) 
                 scores = [
                     one.score
                     for one in runs
-                    if one.trial.label == label and one.trial.language == f"{language}(k={size})"
+                    if one.label == label and one.language == f"{language}(k={size})"
                 ]
                 row.append(_statistic(output, scores))
             rows.append(row)
@@ -145,7 +145,7 @@ def _beside(output: Output, experiment: Experiment, runs: Sequence[Finished]) ->
     columns = [part for name in output.columns for part in (name, f"{name} (dissertation)")]
     rows: list[list[Cell]] = []
     for label in experiment.shown_models(output):
-        chosen = select([one for one in runs if one.trial.label == label], output.select)
+        chosen = select([one for one in runs if one.label == label], output.select)
         ours = _ours(output, chosen) if chosen else [None] * len(output.columns)
         printed = [as_printed(cell) for cell in output.printed.get(label, [None] * len(output.columns))]
         rows.append([label, *(cell for pair in zip(ours, printed, strict=True) for cell in pair)])
@@ -154,15 +154,15 @@ def _beside(output: Output, experiment: Experiment, runs: Sequence[Finished]) ->
 
 def _ours(output: Output, chosen: Sequence[Finished]) -> list[Cell]:
     if output.kind == "times":
-        return [statistics.fmean(one.seconds[line["epoch"]] for one in chosen for line in one.history)]
+        seconds = [epoch.seconds for one in chosen for epoch in one.curve if epoch.seconds is not None]
+        return [statistics.fmean(seconds) if seconds else None]
     best = chosen[0]
     if output.kind == "circuits":
-        circuits = best.text.get("circuits", {})
-        return [circuits.get(name) for name in output.columns]
+        return [best.record.circuits.get(name) for name in output.columns]
     known: dict[str, Cell] = {
-        "# Params": best.summary["parameters"],
+        "# Params": best.record.parameters,
         "Val": perplexity(best),
-        "Test": best.text.get("test_perplexity"),
-        "SG Score": best.text.get("sg_score"),
+        "Test": best.record.test_perplexity,
+        "SG Score": best.record.sg_score,
     }
     return [known[name.rstrip(".")] for name in output.columns]

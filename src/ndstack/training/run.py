@@ -212,14 +212,18 @@ def environment() -> dict[str, Any]:
     import torch
 
     from ndstack import __version__
+    from ndstack.training import machine
 
     return {
         "ndstack": __version__,
+        "commit": machine.commit(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numba": version("numba"),
         "platform": platform.platform(),
         "cores": cores(),
+        "cpu": machine.cpu_model(),
+        "simd": machine.simd(),
     }
 
 

@@ -76,6 +76,11 @@ def draw_pca(readings: Floats, labels: Sequence[str], title: str = "Stack readin
             f"{len(readings)} readings and {len(labels)} labels given, expected as many, 2 or more"
         )
     points, variance = components(np.asarray(readings, np.float64))
+    return draw_points(points, variance, labels, title)
+
+
+def draw_points(points: Floats, variance: Floats, labels: Sequence[str], title: str) -> Picture:
+    """The same for components that are known, [N, 2], and their shares of the variance, [2]."""
     kinds = list(dict.fromkeys(sorted(labels)))
     figure, axes = new_axes(6.4, 5.0)
     for number, kind in enumerate(kinds):

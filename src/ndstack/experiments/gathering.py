@@ -1,0 +1,301 @@
+"""From run folders and sweep folders to rows of the tables of results."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ndstack import files
+from ndstack.errors import NdstackError
+from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.inside import View, ViewName, summarize, views_of
+from ndstack.experiments.records import Ended, Epoch, Record, Tables, is_tables, rounded
+from ndstack.experiments.trials import expand
+from ndstack.experiments.work import RESULT, TEST, TEXT
+from ndstack.nn.models import parse
+from ndstack.training import Run, RunConfig
+from ndstack.training.machine import cpu_model, simd
+from ndstack.training.material import find_language, make_model
+from ndstack.training.run import BEST, ENVIRONMENT, FREE, LOG, best_epoch, is_run
+
+
+
+Row = tuple[Record, list[Epoch], dict[ViewName, View]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """What a run folder alone does not say."""
+
+    experiment: str = ""
+    label: str = ""
+    commit: str = ""
+    cpu: str = ""
+    simd: str = ""
+
+
+@dataclasses.dataclass
+class Gathered:
+    """What came of gathering: identifiers of runs."""
+
+    added: list[str] = dataclasses.field(default_factory=list)
+    updated: list[str] = dataclasses.field(default_factory=list)
+    same: list[str] = dataclasses.field(default_factory=list)
+    incomplete: list[str] = dataclasses.field(default_factory=list)
+    """Those of all the above that had not ended."""
+
+
+def gather(
+    folders: Sequence[str | Path], out: str | Path, *, commit: str = "", this_machine: bool = False
+) -> Gathered:
+    """Put runs into the tables of a folder; those that are there already are brought up to date.
+
+    Args:
+        folders: run folders, sweep folders, or folders with either somewhere in them.
+        out: where the tables are, or will be.
+        commit: of the code that made the runs, for those that do not say.
+        this_machine: whether the runs were made on this machine, for those that do not say.
+    """
+    base = Origin(commit=commit, cpu=cpu_model(), simd=simd()) if this_machine else Origin(commit=commit)
+    rows = [row for folder in folders for row in read_folder(Path(folder), base)]
+    out, found = Path(out), Gathered()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with files.locked(out):
+            tables = Tables.read(out) if is_tables(out) else Tables.empty()
+            for row in rows:
+                tables = _take(tables, row, found)
+            tables.write(out)
+    except OSError as error:
+        raise NdstackError(f"cannot write tables to {out}: {error.strerror or error}") from None
+    return found
+
+
+def _take(tables: Tables, row: Row, found: Gathered) -> Tables:
+    """With one more run; one that is known better already stays as it is."""
+    record, curve, views = row
+    old = tables.runs.get(record.id)
+    if not record.complete:
+        found.incomplete.append(record.id)
+    if old is not None and (old.complete, old.epochs) > (record.complete, record.epochs):
+        found.same.append(record.id)
+        return tables
+    if old == record and tables.curves.get(record.id) == tuple(curve):
+        found.same.append(record.id)
+        return tables
+    (found.added if old is None else found.updated).append(record.id)
+    return tables.with_run(record, curve, views)
+
+
+def read_folder(folder: Path, origin: Origin | None = None) -> list[Row]:
+    """The rows of all runs in a folder that have a complete epoch.
+
+    A run that another one of them started from is not a row of its own: its epochs are the first stage of that
+    other one.
+    """
+    origin = origin or Origin()
+    places = [folder] if is_run(folder) else sorted(path.parent for path in folder.rglob("config.json"))
+    if not places:
+        raise NdstackError(f"{folder} has no runs in it; expected what ndstack train, sweep or reproduce made")
+    known = _origins(folder, origin)
+    runs = [Run.open(place) for place in places]
+    begun = {source for run in runs for source in [_start(run)] if source is not None}
+    found = []
+    for run in runs:
+        if files.real(run.folder) not in begun and run.metrics():
+            views = views_of(run)
+            found.append((*read_run(run, known.get(run.folder.name, origin), views), views))
+    return found
+
+
+def _origins(folder: Path, origin: Origin) -> dict[str, Origin]:
+    """Of the trials of a sweep: which experiment they are for, and the label of the model."""
+    if not (folder / "experiments").is_dir():
+        return {}
+    known: dict[str, Origin] = {}
+    for plan in SweepFolder(folder).planned():
+        for trial in expand(plan.experiment):
+            known.setdefault(
+                trial.id, dataclasses.replace(origin, experiment=plan.experiment.name, label=trial.label)
+            )
+    return known
+
+
+def read_run(
+    run: Run, origin: Origin | None = None, views: dict[ViewName, View] | None = None
+) -> tuple[Record, list[Epoch]]:
+    """The row of a run, and those of its epochs.
+
+    Args:
+        run: with one complete epoch or more.
+        origin: what its folder does not say.
+        views: of its stack, for the numbers that claims about them need.
+    """
+    origin, config = origin or Origin(), run.config
+    curve, stages = _curve(run)
+    history = run.metrics()
+    last = [line for line in history if line.get("stage") == history[-1].get("stage")]
+    best = best_epoch(last)
+    waited = last[-1]["epoch"] - best["epoch"]
+    name = identify(config, stages)
+    environment, result = _read(run.folder / ENVIRONMENT), _read(run.folder / RESULT)
+    test, text = _read(run.folder / TEST), _read(run.folder / TEXT)
+    values: dict[str, Any] = {
+        "id": name,
+        "experiment": origin.experiment,
+        "label": origin.label,
+        "language": config.language,
+        "model": config.model or "",
+        "seed": config.seed,
+        "learning_rate": config.training.learning_rate,
+        "stages": stages,
+        "bottom_fix": _bottom_fix(config),
+        "config": _settings(config),
+        "parameters": _parameters(run),
+        "epochs": len(curve),
+        "best_epoch": len(curve) - waited,
+        "waited": waited,
+        "cross_entropy": best["validation_cross_entropy"],
+        "difference": best.get("validation_difference"),
+        "updates": result.get("updates", _updates(config, len(curve))),
+        "ended": _ended(config, waited, len(last)),
+        "seconds": round(sum(epoch.seconds or 0.0 for epoch in curve), 1),
+        "threads": config.training.threads,
+        "version": environment.get("ndstack", ""),
+        "commit": environment.get("commit") or origin.commit,
+        "cpu": environment.get("cpu") or origin.cpu,
+        "simd": environment.get("simd") or origin.simd,
+        "date": _date(run.folder / LOG),
+        "test_difference": test.get("overall", {}).get("difference"),
+        "test_by_length": {row["length"]: rounded(row["difference"], 6) for row in test.get("by_length", ())},
+        "perplexity": best.get("validation_perplexity"),
+        "test_perplexity": text.get("test_perplexity"),
+        "sg_score": text.get("sg_score"),
+        "circuits": text.get("circuits", {}),
+        "inside": summarize(views or {}),
+    }
+    record = Record.model_validate(rounded(values))
+    return record, [epoch.model_copy(update={"run": name}) for epoch in curve]
+
+
+def identify(config: RunConfig, stages: str = "") -> str:
+    """A name that stays the same if a run is given more epochs, unless it has stages of fixed length."""
+    values = _settings(config)
+    for name in FREE:
+        values.get("training", {}).pop(name, None)
+    if stages:
+        for name in ("start_from", "start_sha256"):
+            values.pop(name, None)
+        values["stages"] = stages
+    text = json.dumps(values, sort_keys=True)
+    language = re.sub(r"[^\w-]+", "", config.language.replace("(", "-"))
+    return f"{config.model}-{language}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+
+def _settings(config: RunConfig) -> dict[str, Any]:
+    """All that is not a default, without the places of this machine."""
+    values = config.model_dump(mode="json", exclude_defaults=True)
+    for table, name in ((values, "start_from"), (values.get("data", {}), "folder")):
+        if name in table:
+            table[name] = Path(table[name]).name
+    if "corpus" in values:
+        values["corpus"]["folder"] = Path(values["corpus"]["folder"]).name
+    return values
+
+
+def _staged(config: RunConfig) -> Sequence[Any]:
+    """The stages before the last one."""
+    return getattr(config.training, "stages", None) or ()
+
+
+def _start(run: Run) -> Path | None:
+    """The run that this one started from, if it is still there."""
+    if run.config.start_from is None:
+        return None
+    place = files.real(run.folder / run.config.start_from)
+    return place if is_run(place) else None
+
+
+def _curve(run: Run) -> tuple[list[Epoch], str]:
+    """The epochs of a run, those of runs that it started from first; and its stages."""
+    chain = [run]
+    while (source := _start(chain[0])) is not None and len(chain) < 10:
+        chain.insert(0, Run.open(source))
+    curve: list[Epoch] = []
+    for number, one in enumerate(chain, 1):
+        times = one.seconds()
+        for line in one.metrics():
+            epoch = {
+                "run": "",
+                "stage": line.get("stage", number),
+                "epoch": len(curve) + 1,
+                "cross_entropy": line["validation_cross_entropy"],
+                "difference": line.get("validation_difference"),
+                "train": line.get("train_cross_entropy"),
+                "learning_rate": line.get("learning_rate"),
+                "seconds": times.get(line["epoch"]),
+            }
+            curve.append(Epoch.model_validate(rounded(epoch, 6)))
+    shown = []
+    for one in chain:
+        shown += [_stage(stage.lengths, stage) for stage in _staged(one.config)]
+        shown.append(_stage(one.config.data.lengths, one.config.training))
+    return curve, ",".join(shown) if len(shown) > 1 else ""
+
+
+def _stage(lengths: tuple[int, int], values: Any) -> str:
+    low, high = lengths
+    return f"{low}:{high}@{values.max_epochs}/{values.stop_after}/{values.learning_rate:g}"
+
+
+def _bottom_fix(config: RunConfig) -> bool | None:
+    if config.model is None:
+        return None
+    kind = parse(config.model).stack
+    if kind.startswith(("ns", "rns", "vrns")):
+        given = config.options.bottom_fix
+        return kind in ("rns", "vrns") if given is None else given
+    return None
+
+
+def _ended(config: RunConfig, waited: int, epochs: int) -> Ended:
+    if waited >= config.training.stop_after:
+        return "converged"
+    return "epoch limit" if epochs >= config.training.max_epochs else "interrupted"
+
+
+def _updates(config: RunConfig, epochs: int) -> int | None:
+    """Of a run on a formal language, where every epoch has as many batches."""
+    if config.corpus is not None:
+        return None
+    return epochs * -(-config.data.train // config.data.batch_size)
+
+
+def _parameters(run: Run) -> int | None:
+    """As kept, or else counted in a model that is made for it."""
+    if (run.folder / BEST).exists() or run.config.corpus is not None or run.config.model is None:
+        value = run.summary()["parameters"]
+        return None if value is None else int(value)
+    model = make_model(run.config, find_language(run.config))
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _date(log: Path) -> str:
+    """Of the last line of a run's log, without the time."""
+    lines = files.read_text(log).splitlines() if log.exists() else []
+    return lines[-1][:10] if lines else ""
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What a file of a run says; nothing if it is not there."""
+    if not path.exists():
+        return {}
+    found = files.read_json(path)
+    if not isinstance(found, dict):
+        raise NdstackError(f"{path} is damaged: expected a JSON object")
+    return found

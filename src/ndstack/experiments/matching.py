@@ -1,0 +1,125 @@
+"""Which runs of the tables belong to which line of the dissertation's figures: those with its settings.
+
+How many epochs a run was given, its seed and the machine do not matter; a run with stages of training belongs
+to no line of the dissertation.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ndstack.experiments.records import Record, Tables
+from ndstack.experiments.results import Finished
+from ndstack.experiments.spec import Experiment, LogUniform, ModelSpec
+from ndstack.training import RunConfig
+from ndstack.training.config import merge
+from ndstack.training.run import flatten
+
+COMPARED = ("options.", "data.", "training.")
+FREE = {
+    "options.bottom_fix",  # compared as it takes effect
+    "data.test_per_length",
+    "data.test_lengths",
+    "data.folder",
+    "data.sha256",
+    "training.seed",
+    "training.max_epochs",
+    "training.stop_after",
+    "training.device",
+    "training.processes",
+    "training.threads",
+    "training.checkpoint_seconds",
+    "training.snapshots",
+    "training.stages",
+}
+"""Settings in which the runs of a line may be different."""
+
+
+def runs_of(tables: Tables, experiment: Experiment) -> list[Finished]:
+    """The runs of an experiment, in the order of its models."""
+    found = []
+    for model in experiment.models:
+        for name, language in _places(experiment, model):
+            mine = [one for one in tables.runs.values() if one.model == name and _on(one, language)]
+            wanted = _wanted(experiment, model, name)
+            fitting = [one for one in mine if one.best_epoch and _fits(one, experiment, wanted)]
+            for restart, one in enumerate(sorted(fitting, key=lambda one: (one.seed, one.id))):
+                setting = (("model", name), *_chosen(one, experiment))
+                named, views = _named(one, language), tables.views.get(one.id, {})
+                curve = tables.curves[one.id]
+                found.append(Finished(named, curve, model.label, setting, restart, views=views))
+    return found
+
+
+def _places(experiment: Experiment, model: ModelSpec) -> Iterator[tuple[str, str]]:
+    for language in ["*"] if experiment.text else experiment.all_languages():
+        for name in model.on(experiment.languages[0] if language == "*" else language):
+            yield name, language
+
+
+def _on(record: Record, language: str) -> bool:
+    """Whether a run is on a language; k is 2 where nothing is said."""
+    if language == "*":
+        return record.is_text
+    return not record.is_text and record.language in (language, language.removesuffix("(k=2)"))
+
+
+def _named(record: Record, language: str) -> Record:
+    return record if language == "*" else record.model_copy(update={"language": language})
+
+
+def _wanted(experiment: Experiment, model: ModelSpec, name: str) -> dict[str, Any]:
+    values = {"language": "x", "model": name, **merge(experiment.settings, model.settings)}
+    return _compared(RunConfig.of(values, experiment.name))
+
+
+def _compared(config: RunConfig) -> dict[str, Any]:
+    values = flatten(config.model_dump(mode="json", exclude={"corpus"}))
+    kept = {key: value for key, value in values.items() if key.startswith(COMPARED) and key not in FREE}
+    fix = config.options.bottom_fix
+    kind = (config.model or "").removeprefix("tf+").partition("-")[0]
+    return {**kept, "bottom_fix": kind in ("rns", "vrns") if fix is None else fix}
+
+
+@functools.lru_cache(maxsize=4096)
+def _own(name: str, text: str) -> dict[str, Any]:
+    return _compared(RunConfig.model_validate_json(text))
+
+
+def settings_of(record: Record) -> dict[str, Any]:
+    """The settings by which runs are told apart, such as `training.eos`."""
+    return _own(record.id, record.settings.model_dump_json())
+
+
+def _fits(record: Record, experiment: Experiment, wanted: dict[str, Any]) -> bool:
+    if record.stages or "start_from" in record.config:
+        return False
+    own = settings_of(record)
+    for key, value in own.items():
+        choices = experiment.search.get(key)
+        if choices is None:
+            if wanted.get(key) != value:
+                return False
+        elif not _allowed(value, choices):
+            return False
+    return True
+
+
+def _allowed(value: Any, choices: LogUniform | Sequence[Any]) -> bool:
+    if isinstance(choices, LogUniform):
+        return value is not None and choices.low <= value <= choices.high
+    return any(
+        math.isclose(value, one) if isinstance(value, float) and isinstance(one, float) else value == one
+        for one in choices
+    )
+
+
+def _chosen(record: Record, experiment: Experiment) -> list[tuple[str, Any]]:
+    """What was chosen from grids."""
+    own = settings_of(record)
+    return sorted(
+        (key, own[key]) for key, values in experiment.search.items() if not isinstance(values, LogUniform)
+    )
