@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ndstack import zoo
 from ndstack.analysis.trace import Model, Trace, trace
 from ndstack.errors import NdstackError
 from ndstack.grammars import read_grammar
@@ -71,11 +72,11 @@ class Source:
 
 
 def open_source(name: str | Path) -> Source:
-    """A run folder, a folder with a saved model, the name of a shipped automaton, or a grammar file.
+    """A run folder, a folder with a saved model, a network of the zoo, a shipped automaton, or a grammar file.
 
     A run, model or file comes before an automaton of the same name.
     """
-    path, name = Path(name), str(name)
+    path, name = zoo.resolve(name), str(name)
     if (path.is_dir() and name not in EXAMPLES) or _is_model(path):
         return _open_folder(path, name)
     if path.is_file():
@@ -89,8 +90,8 @@ def open_source(name: str | Path) -> Source:
     if name in intersections:
         return Source(name, "compiled intersection", example(name), None, SHORT)
     raise NdstackError(
-        f"there is no run, model or grammar file {name!r}; expected one, or one of the automata that ship: "
-        f"{', '.join(EXAMPLES)}"
+        f"there is no run, model or grammar file {name!r}; expected one, one of the networks that `ndstack zoo` "
+        f"lists, or one of the automata that ship: {', '.join(EXAMPLES)}"
     )
 
 

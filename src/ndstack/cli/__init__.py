@@ -10,10 +10,12 @@ from ndstack.cli import (
     experiments,
     explore,
     languages,
+    ledger,
     runs,
     text,
     text_scores,
     training,
+    zoo,
 )
 from ndstack.cli.app import app, main
 
@@ -25,9 +27,11 @@ __all__ = [
     "experiments",
     "explore",
     "languages",
+    "ledger",
     "main",
     "runs",
     "text",
     "text_scores",
     "training",
+    "zoo",
 ]

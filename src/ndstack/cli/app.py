@@ -18,7 +18,7 @@ from ndstack import __version__
 from ndstack.errors import NdstackError, is_out_of_memory
 
 PANELS = {
-    "Start here": ("demo", "explore"),
+    "Start here": ("demo", "explore", "zoo"),
     "Training": ("train", "evaluate", "show", "compare", "generate"),
     "Looking into stacks": ("parse", "draw"),
     "Languages and automata": (
@@ -31,7 +31,7 @@ PANELS = {
         "recognize",
     ),
     "Natural language": ("text",),
-    "Experiments": ("reproduce", "sweep", "report"),
+    "Experiments": ("reproduce", "sweep", "report", "gather", "claims"),
     "Speed": ("bench",),
 }
 """All commands in the order of `ndstack --help`: what a newcomer needs first comes first."""

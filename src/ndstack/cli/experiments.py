@@ -68,15 +68,18 @@ def sweep(
     _run(experiments.Experiment.read(file), scale, options)
 
 
-@command("ndstack report results", "ndstack report results --out elsewhere --json")
+@command("ndstack report sweep", "ndstack report results --out elsewhere --json")
 def report(
-    folder: Annotated[Path, typer.Argument(help="A folder that `ndstack reproduce` or `sweep` made.")],
+    folder: Annotated[
+        Path, typer.Argument(help="A folder that `ndstack reproduce`, `sweep` or `gather` made.")
+    ],
     out: OutFolderIfGiven = None,
     as_json: AsJson = False,
 ) -> None:
     """Draw the figures and tables that the complete trials of a folder allow, and a page with all of them.
 
-    They go to the folder report inside, unless --out names another one.
+    Of tables that `ndstack gather` made, those of the dissertation are drawn, from the runs that have its
+    settings. They go to the folder report inside, unless --out names another one.
     """
     from ndstack import experiments
 

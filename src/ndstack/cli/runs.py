@@ -25,7 +25,9 @@ from ndstack.cli.output import print_table
 if TYPE_CHECKING:
     from ndstack.training import Run
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A folder that `ndstack train` made.")]
+RunFolder = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A folder that `ndstack train` made, or one of `ndstack zoo`.")
+]
 
 
 @command("ndstack evaluate runs/reversal", "ndstack evaluate runs/reversal --split validation --json")
@@ -35,14 +37,17 @@ def evaluate(
     out: OutPictureIfGiven = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the best model of a run, overall and by length; the results also go to the run's folder."""
-    from ndstack import plotting, training
+    """Measure the best model of a run, overall and by length; the results also go to the run's folder.
+
+    The zoo stays as it is: of a network in it, the results are shown, and drawn with --out.
+    """
+    from ndstack import plotting, training, zoo
     from ndstack.progress import progress_bar
     from ndstack.training.pictures import draw_by_length
 
     folder = training.Run.open(run)
-    picture = out or run / f"{split}.svg"
-    plotting.check_format(picture)
+    picture = out if zoo.is_zoo(run) else out or run / f"{split}.svg"
+    plotting.check_format(picture or Path("none.svg"))
     model = folder.load()
     data = training.make_test_data(folder.config) if split == "test" else training.make_data(folder.config)
     with progress_bar(f"reading {split} strings", len(getattr(data, split))) as advance:
@@ -53,8 +58,11 @@ def evaluate(
             eos=folder.config.training.eos,
             progress=advance,
         )
-    folder.replace(f"{split}.json", json.dumps(result.as_json(), indent=2) + "\n")
-    plotting.save(draw_by_length({folder.label: result}, f"{folder.config.language}, {split} set"), picture)
+    if not zoo.is_zoo(run):
+        folder.replace(f"{split}.json", json.dumps(result.as_json(), indent=2) + "\n")
+    if picture is not None:
+        title = f"{folder.config.language}, {split} set"
+        plotting.save(draw_by_length({folder.label: result}, title), picture)
     if as_json:
         print(json.dumps(result.as_json()))
         return
@@ -65,7 +73,8 @@ def evaluate(
             for row in (*result.by_length, result.overall)
         ],
     )
-    print(f"Nats a symbol; for each length given the length. Plot: {picture}")
+    shown = "" if picture is None else f" Plot: {picture}"
+    print(f"Nats a symbol; for each length given the length.{shown}")
 
 
 @command("ndstack generate runs/reversal --count 5", "ndstack generate runs/reversal --prefix 0110# --greedy")
@@ -109,11 +118,11 @@ def generate(
 @command("ndstack show runs/reversal", "ndstack show runs/reversal --out curve.svg")
 def show(run: RunFolder, out: OutPictureIfGiven = None, as_json: AsJson = False) -> None:
     """Show how a run went: its curve as a table and a plot."""
-    from ndstack import plotting, training
+    from ndstack import plotting, training, zoo
     from ndstack.training.pictures import draw_curves
     from ndstack.training.run import best_epoch
 
-    picture = out or run / "curve.svg"
+    picture = out or Path("curve.svg" if zoo.is_zoo(run) else run / "curve.svg")
     plotting.check_format(picture)
     folder = training.Run.open(run)
     history, seconds = folder.metrics(), folder.seconds()

@@ -23,8 +23,6 @@ from ndstack.training.machine import cpu_model, simd
 from ndstack.training.material import find_language, make_model
 from ndstack.training.run import BEST, ENVIRONMENT, FREE, LOG, best_epoch, is_run
 
-
-
 Row = tuple[Record, list[Epoch], dict[ViewName, View]]
 
 
@@ -95,13 +93,15 @@ def _take(tables: Tables, row: Row, found: Gathered) -> Tables:
 def read_folder(folder: Path, origin: Origin | None = None) -> list[Row]:
     """The rows of all runs in a folder that have a complete epoch.
 
-    A run that another one of them started from is not a row of its own: its epochs are the first stage of that
-    other one.
+    A run that another one of them started from is not a row of its own: its epochs are the first stage of
+    that other one.
     """
     origin = origin or Origin()
     places = [folder] if is_run(folder) else sorted(path.parent for path in folder.rglob("config.json"))
     if not places:
-        raise NdstackError(f"{folder} has no runs in it; expected what ndstack train, sweep or reproduce made")
+        raise NdstackError(
+            f"{folder} has no runs in it; expected what ndstack train, sweep or reproduce made"
+        )
     known = _origins(folder, origin)
     runs = [Run.open(place) for place in places]
     begun = {source for run in runs for source in [_start(run)] if source is not None}
@@ -179,7 +179,7 @@ def read_run(
         "circuits": text.get("circuits", {}),
         "inside": summarize(views or {}),
     }
-    record = Record.model_validate(rounded(values))
+    record = Record.model_validate({**rounded(values), "config": values["config"]})
     return record, [epoch.model_copy(update={"run": name}) for epoch in curve]
 
 

@@ -1,4 +1,4 @@
-"""What stacks do inside trained models (figures 6.2, 9.4, 9.5): views, measured with the parameters, then drawn.
+"""What stacks do inside trained models (figures 6.2, 9.4, 9.5): views, measured with parameters, then drawn.
 
 A view is plain data, so that it can be kept beside the tables of results and drawn without the parameters.
 """

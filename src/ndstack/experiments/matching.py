@@ -38,14 +38,20 @@ FREE = {
 """Settings in which the runs of a line may be different."""
 
 
-def runs_of(tables: Tables, experiment: Experiment) -> list[Finished]:
-    """The runs of an experiment, in the order of its models."""
+def runs_of(tables: Tables, experiment: Experiment, *, staged: bool = False) -> list[Finished]:
+    """The runs of an experiment, in the order of its models.
+
+    Args:
+        tables: of results.
+        experiment: whose settings they have.
+        staged: those with stages of training, the last of which has these settings, and no others.
+    """
     found = []
     for model in experiment.models:
         for name, language in _places(experiment, model):
             mine = [one for one in tables.runs.values() if one.model == name and _on(one, language)]
             wanted = _wanted(experiment, model, name)
-            fitting = [one for one in mine if one.best_epoch and _fits(one, experiment, wanted)]
+            fitting = [one for one in mine if one.best_epoch and _fits(one, experiment, wanted, staged)]
             for restart, one in enumerate(sorted(fitting, key=lambda one: (one.seed, one.id))):
                 setting = (("model", name), *_chosen(one, experiment))
                 named, views = _named(one, language), tables.views.get(one.id, {})
@@ -94,8 +100,8 @@ def settings_of(record: Record) -> dict[str, Any]:
     return _own(record.id, record.settings.model_dump_json())
 
 
-def _fits(record: Record, experiment: Experiment, wanted: dict[str, Any]) -> bool:
-    if record.stages or "start_from" in record.config:
+def _fits(record: Record, experiment: Experiment, wanted: dict[str, Any], staged: bool) -> bool:
+    if bool(record.stages) != staged or ("start_from" in record.config and not record.stages):
         return False
     own = settings_of(record)
     for key, value in own.items():

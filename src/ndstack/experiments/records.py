@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
-from pydantic import ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from ndstack import files
 from ndstack.errors import NdstackError, first_problem
@@ -25,7 +25,7 @@ from ndstack.training.config import RunConfig, Settings
 
 RUNS, CURVES, VIEWS = "runs.csv", "curves.csv", "views.json"
 Ended = Literal["converged", "epoch limit", "interrupted"]
-"""Converged: no improvement for as many epochs as the configuration waits. Interrupted: it is not complete."""
+"""Converged: no improvement for as many epochs as the settings say. Interrupted: it is not complete."""
 
 _Row = TypeVar("_Row", bound="_TableRow")
 
@@ -81,12 +81,12 @@ class Record(_TableRow):
     simd: str = ""
     date: str = ""
     test_difference: float | None = None
-    test_by_length: dict[int, float] = {}
+    test_by_length: dict[int, float] = Field(default_factory=dict)
     perplexity: float | None = None
     test_perplexity: float | None = None
     sg_score: float | None = None
-    circuits: dict[str, float] = {}
-    inside: dict[str, float] = {}
+    circuits: dict[str, float] = Field(default_factory=dict)
+    inside: dict[str, float] = Field(default_factory=dict)
     """What was measured of the stack itself: see `ndstack.experiments.inside`."""
 
     @property
@@ -225,7 +225,7 @@ def _parse(kind: type[_TableRow], name: str, value: Any) -> Any:
     if field is None or not isinstance(value, str):
         return value
     if not value:
-        return field.default if not field.is_required() else value
+        return value if field.is_required() else field.get_default(call_default_factory=True)
     if "dict" in str(field.annotation):
         try:
             return json.loads(value)

@@ -60,9 +60,10 @@ def _of_tables(folder: Path, out: Path) -> Report:
         for output in experiment.outputs:
             labels.append(output.label)
             parts.append(_part(out, output.label, output, experiment, runs))
-    text = f"{len(read.runs)} runs, of which {len(shown)} have the settings of an experiment of the dissertation."
+    text = f"{len(read.runs)} runs; {len(shown)} of them have the settings of the dissertation's experiments."
     _write(out / "index.html", page(files.real(folder).name, text, parts))
-    return Report(out / "index.html", labels, len(read.runs), sum(one.complete for one in read.runs.values()))
+    complete = sum(one.complete for one in read.runs.values())
+    return Report(out / "index.html", labels, len(read.runs), complete)
 
 
 def _of_sweep(folder: SweepFolder, out: Path) -> Report:

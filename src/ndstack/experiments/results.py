@@ -1,4 +1,4 @@
-"""What figures and tables show: runs as rows, from a sweep folder or from tables, and the rules of selection."""
+"""What figures and tables show: runs as rows, from sweep folders or tables, and how they are selected."""
 
 from __future__ import annotations
 

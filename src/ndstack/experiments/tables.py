@@ -61,8 +61,7 @@ def make(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sh
     if output.kind == "scatter":
         chosen = [one for one in runs if one.label in experiment.shown_models(output)]
         rows: list[list[Cell]] = [
-            [one.label, one.restart, one.record.test_perplexity, one.record.sg_score]
-            for one in chosen
+            [one.label, one.restart, one.record.test_perplexity, one.record.sg_score] for one in chosen
         ]
         return Sheet(["Model", "Restart", "Test perplexity", "SG score"], rows)
     return None

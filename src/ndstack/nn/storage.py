@@ -16,13 +16,15 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from ndstack import files
+from ndstack import files, zoo
 from ndstack.errors import NdstackError, first_problem
 from ndstack.nn.configuration import ModelConfig, describe
 from ndstack.nn.language_model import LanguageModel
 
 CONFIGURATION = "model.json"
 PARAMETERS = "model.safetensors"
+ZOO_PARAMETERS = "best.safetensors"
+"""Networks of the zoo are run folders."""
 
 
 def save(model: LanguageModel, folder: str | Path) -> None:
@@ -43,11 +45,14 @@ def load(
     """Read the model that `save` wrote; it is in evaluation mode, ready for use.
 
     Args:
-        folder: where it is.
+        folder: where it is; or the name of a network that ships, `zoo:LANGUAGE/MODEL`.
         device: where its parameters go; the CPU if not given.
         parameters: the name of the file that holds them.
     """
-    path = Path(folder) / CONFIGURATION
+    if zoo.is_zoo(folder) and parameters == PARAMETERS:
+        parameters = ZOO_PARAMETERS
+    folder = zoo.resolve(folder)
+    path = folder / CONFIGURATION
     text = files.read_bytes(path)
     try:
         configuration = ModelConfig.model_validate_json(text)
@@ -57,7 +62,7 @@ def load(
         raise NdstackError(f"{path} does not describe a model: {first_problem(error)}") from None
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:  # of torch, if sizes are too great
         raise NdstackError(f"{path} does not describe a model: {' '.join(str(error).split())}") from None
-    tensors, _ = read(Path(folder) / parameters, expected)
+    tensors, _ = read(folder / parameters, expected)
     model = configuration.make()
     model.load_state_dict(tensors)
     return model.to(device).eval()

@@ -27,7 +27,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ndstack import files
+from ndstack import files, zoo
 from ndstack.errors import TrainingError, first_problem
 from ndstack.nn import LanguageModel
 from ndstack.nn.configuration import describe
@@ -75,8 +75,9 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
-        """A run that is there."""
-        path = Path(folder) / CONFIG
+        """A run that is there, or a network of the zoo: `zoo:LANGUAGE/MODEL`."""
+        folder = zoo.resolve(folder)
+        path = folder / CONFIG
         if not path.exists():
             raise TrainingError(
                 f"{folder} is not a run: it has no {CONFIG}; expected what ndstack train made"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ndstack import zoo
 from ndstack.analysis.explorer.view import Json, view
 from ndstack.analysis.source import EXAMPLES, Source, open_source
 from ndstack.errors import NdstackError
@@ -44,6 +45,11 @@ def _cross_serial(i: int, half: int) -> str:
     return "a" * i + "b" * (half - i) + "c" * i + "d" * (half - i)
 
 
+def _short(name: str) -> str:
+    """The identifier of a network of the zoo."""
+    return "-on-".join(reversed(name.removeprefix(zoo.PREFIX).split("/")))
+
+
 class UnknownModelError(NdstackError):
     """An identifier that no model has."""
 
@@ -52,12 +58,13 @@ class Catalogue:
     """Models by identifier, opened when first asked for; one answer is worked on at a time."""
 
     def __init__(self, names: Sequence[str | Path] = (), examples: bool = True) -> None:
-        """Runs, saved models or grammar files, opened at once; then the automata that ship."""
+        """Runs, saved models or grammar files, opened at once; then the zoo and the automata that ship."""
         self._lock = threading.RLock()
         self._open: dict[str, Source] = {}
         for name in names:
             self._add(open_source(name))
-        self._lazy = [name for name in EXAMPLES if examples and name not in self._open]
+        self._names = {_short(name): name for name in zoo.names()} | {name: name for name in EXAMPLES}
+        self._lazy = [name for name in self._names if examples and name not in self._open]
         self.look = functools.lru_cache(maxsize=32)(self._look)
 
     def _add(self, source: Source) -> None:
@@ -76,7 +83,8 @@ class Catalogue:
         """The model with this identifier, or an error that says which there are."""
         with self._lock:
             if identifier not in self._open and identifier in self._lazy:
-                self._open[identifier] = open_source(identifier)
+                found = open_source(self._names[identifier])
+                self._open[identifier] = dataclasses.replace(found, name=identifier)
             if identifier not in self._open:
                 raise UnknownModelError(
                     f"there is no model {identifier[:60]!r} here; there are: {', '.join(self.identifiers())}"
@@ -128,7 +136,8 @@ class Catalogue:
 
     def warm_up(self) -> None:
         """Let every open model, and one that ships, read a short string: it compiles what they need."""
-        for identifier in [*self._open, *self._lazy[1:2]]:
+        shipped = [name for name in EXAMPLES if name in self._lazy]
+        for identifier in [*self._open, *shipped[1:2]]:
             self.look(identifier, self.sample(identifier, 4, 0))
 
 

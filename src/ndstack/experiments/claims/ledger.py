@@ -1,0 +1,110 @@
+"""From claims and tables to verdicts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from ndstack.experiments.claims.evidence import Side
+from ndstack.experiments.claims.rules import Outcome, apply
+from ndstack.experiments.claims.spec import Claim, Part
+from ndstack.experiments.matching import runs_of
+from ndstack.experiments.records import Tables
+from ndstack.experiments.registry import find
+from ndstack.experiments.results import Finished
+
+
+@dataclasses.dataclass(frozen=True)
+class Decided:
+    """A part of a claim on one language."""
+
+    part: Part
+    language: str
+    sides: tuple[Side, ...]
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A claim and what became of it."""
+
+    claim: Claim
+    decided: tuple[Decided, ...]
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """Of all parts."""
+        return [one for decided in self.decided for one in decided.outcomes]
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether every part has an answer."""
+        return all(one.answer is not None for one in self.outcomes)
+
+    @property
+    def verdict(self) -> str:
+        """Reproduced if all parts hold, not reproduced if none does, differs if some do."""
+        if not self.is_decided:
+            have, need = self.progress
+            return f"undecided: {have} of {need} runs"
+        answers = {one.answer for one in self.outcomes}
+        if answers == {"yes"}:
+            return "reproduced"
+        return "not reproduced" if answers == {"no"} else "differs"
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How many of the runs that undecided parts need there are, and how many they need."""
+        needs: dict[str, tuple[int, int]] = {}
+        for one in self.outcomes:
+            for name, (have, need) in (one.needs if one.answer is None else {}).items():
+                before = needs.get(name, (have, 0))
+                needs[name] = min(before[0], have), max(before[1], need)
+        total = sum(need for _, need in needs.values())
+        return sum(min(have, need) for have, need in needs.values()), total
+
+    @property
+    def runs(self) -> set[str]:
+        """Identifiers of all runs that were looked at."""
+        return {one.record.id for decided in self.decided for side in decided.sides for one in side.runs}
+
+
+class _Runs:
+    """The runs of experiments, each looked up once."""
+
+    def __init__(self, tables: Tables, staged: bool) -> None:
+        self.tables, self.staged = tables, staged
+        self.known: dict[str, list[Finished]] = {}
+
+    def side(self, part: Part, label: str, language: str) -> Side:
+        found: dict[str, Finished] = {}
+        for name in part.experiments:
+            if name not in self.known:
+                self.known[name] = runs_of(self.tables, find(name), staged=self.staged)
+            for one in self.known[name]:
+                if one.label == label and (not language or one.language == language):
+                    found.setdefault(one.record.id, one)
+        return Side(label, language, tuple(found.values()))
+
+
+def decide(claims: Sequence[Claim], tables: Tables, *, staged: bool = False) -> list[Entry]:
+    """Decide claims by their rules.
+
+    Args:
+        claims: to be decided.
+        tables: of results.
+        staged: by the runs with stages of training, instead of those by the dissertation's recipe.
+    """
+    runs = _Runs(tables, staged)
+    return [Entry(claim, tuple(_decide(claim, runs))) for claim in claims]
+
+
+def _decide(claim: Claim, runs: _Runs) -> list[Decided]:
+    found = []
+    for part in claim.parts:
+        for language in part.languages or [""]:
+            left = [runs.side(part, label, language) for label in part.left]
+            right = [runs.side(part, label, language) for label in part.right]
+            outcomes = apply(part, left, right)
+            found.append(Decided(part, language, (*left, *right), tuple(outcomes)))
+    return found
