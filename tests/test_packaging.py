@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ndstack import zoo
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "ndstack"
 pytest.importorskip("hatchling", reason="the build backend; make install brings it")
@@ -61,7 +63,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert names == source_files()
     assert {"ndstack/py.typed", "ndstack/analysis/explorer/assets/index.html"} < names
-    assert len([name for name in names if name.endswith(".toml")]) == 10
+    assert len([name for name in names if name.endswith(".toml")]) == 11
+    assert len([name for name in names if name.endswith("/best.safetensors")]) == len(zoo.names()) > 1
 
 
 def test_what_the_wheel_says_of_itself(wheel):
@@ -80,7 +83,7 @@ def test_the_source_archive_builds_and_tests_itself_and_has_no_caches(tmp_path):
     with tarfile.open(build("sdist", tmp_path)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     if (ROOT / ".git").exists():  # it does not, where the archive itself is tested
-        folders = ("src", "tests", "docs", "benchmarks", "examples")
+        folders = ("src", "tests", "docs", "benchmarks", "examples", "results")
         assert set(run("git", "ls-files", *folders, cwd=ROOT).stdout.split()) <= names
     assert {"Makefile", "constraints.txt", "pyproject.toml", "README.md", "LICENSE", ".ci/run"} <= names
     unwanted = ("__pycache__", ".venv", ".pytest_cache", "benchmarks/results", ".nbi", ".nbc", ".git/")

@@ -60,6 +60,9 @@ READERS = {
     "sweep corpus": "sweep {experiment} --corpus ? --out made",
     "sweep suites": "sweep {experiment} --corpus {corpus} --suites ? --out made",
     "report folder": "report ?",
+    "gather folders": "gather {run} ? --out made",
+    "claims folder": "claims ?",
+    "zoo run": "zoo add ?",
 }
 """For every command and each of its parameters that names something to read: how it is called."""
 READ_TEXT = {"text prepare source", "text prepare vocabulary", "text surprisal file"}
@@ -76,9 +79,11 @@ FOLDERS = {
     "reproduce out": "reproduce cfls --scale smoke --workers 0 --out ?",
     "sweep out": "sweep {experiment} --corpus {corpus} --workers 0 --out ?",
     "report out": "report {sweep} --out ?",
+    "gather out": "gather {run} --out ?",
+    "claims out": "claims {tables} --out ?",
 }
 """The same for folders to write to."""
-ANY_FOLDER = {"demo out", "reproduce out", "sweep out", "report out"}
+ANY_FOLDER = {"demo out", "reproduce out", "sweep out", "report out", "gather out", "claims out"}
 """They also write to a folder that has something in it."""
 FOLDER_PLACES = ("empty", "empty/made", "full", "loop", "/dev/null", "/proc/made", "x" * 5000)
 

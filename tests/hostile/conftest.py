@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from ndstack.experiments import Experiment, SweepFolder
+from ndstack.experiments.gathering import gather
 from ndstack.text import configure, prepare, train
 from ndstack.text.example import write_example
 from tests.hostile.bad import FILES, GRAMMAR
@@ -21,9 +22,10 @@ settings = { options = { hidden = 4, embedding = 4 }, training = { max_epochs = 
 def good(tmp_path_factory) -> dict[str, Path]:
     """What commands take in place of the names in braces in `bad`: everything that is as it should be."""
     folder = tmp_path_factory.mktemp("good")
-    names = ("run", "text", "corpus", "text_run", "sweep", "grammar", "experiment")
+    names = ("run", "text", "corpus", "text_run", "sweep", "grammar", "experiment", "tables")
     paths = {name: folder / name for name in names}
     small_run(paths["run"], "lstm")
+    gather([paths["run"]], paths["tables"])
     write_example(paths["text"], 20)
     prepare(paths["text"], paths["corpus"])
     settings = {"training": {"max_epochs": 1, "threads": 1, "device": "cpu"}}

@@ -72,7 +72,7 @@ class Source:
 
 
 def open_source(name: str | Path) -> Source:
-    """A run folder, a folder with a saved model, a network of the zoo, a shipped automaton, or a grammar file.
+    """A run folder, a saved model, a network of the zoo, the name of a shipped automaton, or a grammar file.
 
     A run, model or file comes before an automaton of the same name.
     """
@@ -90,8 +90,8 @@ def open_source(name: str | Path) -> Source:
     if name in intersections:
         return Source(name, "compiled intersection", example(name), None, SHORT)
     raise NdstackError(
-        f"there is no run, model or grammar file {name!r}; expected one, one of the networks that `ndstack zoo` "
-        f"lists, or one of the automata that ship: {', '.join(EXAMPLES)}"
+        f"there is no run, model or grammar file {name!r}; expected one, a network that `ndstack zoo` lists, "
+        f"or one of the automata that ship: {', '.join(EXAMPLES)}"
     )
 
 

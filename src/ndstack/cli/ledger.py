@@ -31,8 +31,8 @@ def gather(
 ) -> None:
     """Put runs into tables: runs.csv has a row for each run, curves.csv a row for each epoch.
 
-    Runs that are there already are brought up to date; one that has not ended is marked as interrupted. Neither
-    parameters nor folders are needed afterwards: `ndstack report` and `ndstack claims` read the tables.
+    Runs that are there already are brought up to date; one that has not ended is marked as interrupted. The
+    folders are not needed afterwards: `ndstack report` and `ndstack claims` read the tables.
     """
     from ndstack.experiments.gathering import gather as gather_runs
 
@@ -60,8 +60,8 @@ def claims(
 ) -> None:
     """Decide the dissertation's empirical claims by the runs in the tables, each by a rule of its own.
 
-    With --out, the page claims.md and a picture for each claim. A file claims.toml in the folder takes the place
-    of the dissertation's claims.
+    With --out, the page claims.md and a picture for each claim. A file claims.toml in the folder takes the
+    place of the dissertation's claims.
     """
     from ndstack.experiments.claims import decide, read_claims, write_page
     from ndstack.experiments.records import Tables

@@ -22,8 +22,8 @@ def zoo(
 ) -> None:
     """List the trained networks that ship; their names can be given wherever a run folder can.
 
-    For maintainers: `add` puts the best model of a run into the source tree, if it is within 0.05 nats per symbol
-    of the lower bound and better than what is there.
+    For maintainers: `add` puts the best model of a run into the source tree, if it is within 0.05 nats per
+    symbol of the lower bound and better than what is there.
     """
     from ndstack.experiments import zoo as keeper
 

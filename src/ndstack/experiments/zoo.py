@@ -1,4 +1,4 @@
-"""How networks come into the zoo: only those that have learned their language, with their row of the tables."""
+"""How networks come into the zoo: those that have learned their language, with their row of the tables."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ndstack.experiments.records import Record
 from ndstack.nn.storage import CONFIGURATION
 from ndstack.training import Run
 from ndstack.training.machine import cpu_model, simd
-from ndstack.training.run import BEST, CONFIG, ENVIRONMENT, METRICS, TIMES
+from ndstack.training.run import BEST, CONFIG, METRICS
 
-KEPT = (CONFIG, CONFIGURATION, BEST, METRICS, TIMES, ENVIRONMENT)
+KEPT = (CONFIG, CONFIGURATION, BEST, METRICS)
 LARGEST = 1_000_000
 """Bytes of parameters."""
 

@@ -69,8 +69,8 @@ def is_settled(one: Finished) -> bool:
 def measure(one: Finished, metric: str) -> float | None:
     """A number of a run; None if it was not measured.
 
-    difference: on the validation set. test, test_short, test_long: on test strings of all lengths, of up to 80
-    symbols, of more. gap: test_long less test_short. epochs_to_solve, epochs_to_converge. seconds: each
+    difference: on the validation set. test, test_short, test_long: on test strings of all lengths, of up to
+    80 symbols, of more. gap: test_long less test_short. epochs_to_solve, epochs_to_converge. seconds: each
     epoch. perplexity, test_perplexity, sg_score. size: states times stack symbols. inside.NAME, circuit.NAME.
     """
     record = one.record
@@ -131,7 +131,8 @@ def value_of(runs: Sequence[Finished], metric: str, statistic: Statistic, count:
         runs: of one model on one language.
         metric: of each.
         statistic: best: the expected value of the best of `count` of the runs, drawn by chance, so that the
-            side with more runs has no advantage; of metrics by which runs are not selected, that of the run that is best by validation. mean: of the setting whose mean is lowest, if a setting has
+            side with more runs has no advantage; of metrics by which runs are not selected, that of the run
+            that is best by validation. mean: of the setting whose mean is lowest, if a setting has
             three runs or more; else of all.
         count: of the smaller side.
     """
