@@ -41,6 +41,8 @@ bench: .venv/installed     ## speed, as tables
 docs: .venv/installed      ## write the reference and draw the pictures of docs/ again
 	$(BIN)/python docs/reference.py
 	$(BIN)/python docs/pictures.py
+	$(BIN)/ndstack claims results --out docs
+	$(BIN)/python docs/results.py
 	$(BIN)/ndstack demo --out demo
 	cp demo/*.svg docs/pictures/demo/
 

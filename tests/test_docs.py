@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ndstack.experiments.records import Tables
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
@@ -88,6 +90,15 @@ def test_pictures_are_what_the_code_draws(tmp_path, monkeypatch):
 def test_the_reference_is_what_the_docstrings_say(tmp_path, monkeypatch):
     """If not: `make docs`, or `python docs/reference.py` for this part alone."""
     assert kept_in("reference", "*") == written_by("reference", tmp_path, monkeypatch)
+
+
+def test_the_numbers_of_the_results_are_what_the_tables_say(monkeypatch):
+    """If not: `python docs/results.py`."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    made = importlib.import_module("results")
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert made.fill(text, made.Page(Tables.read(ROOT / "results"))) == text
+    assert text.count("<!-- made: ") > 5
 
 
 @functools.cache

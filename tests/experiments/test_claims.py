@@ -125,7 +125,10 @@ def test_thresholds_and_printed_numbers():
     printed = {"A": 100.0, "B": 10.0}
     slow, quick = side(*timed), side(*[run(0.1, seconds=4.0)] * 3, label="B")
     assert answer("ratio", slow, quick, metric="seconds", threshold=2, printed=printed) == "yes"
-    assert answer("ratio", slow, side(*timed, label="B"), metric="seconds", threshold=2, printed=printed) == "differs"
+    assert (
+        answer("ratio", slow, side(*timed, label="B"), metric="seconds", threshold=2, printed=printed)
+        == "differs"
+    )
     with pytest.raises(NdstackError, match="there is no metric 'x'"):
         measure(GOOD[0], "x")
 

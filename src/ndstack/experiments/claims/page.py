@@ -48,7 +48,8 @@ verdict is written by hand.
 - A run that was **cut short** counts as a success if it has succeeded, and otherwise as nothing.
   What counts as a failure to learn, or as the losing side of a comparison, ended by the recipe's
   own rule: no improvement for {PATIENCE} epochs or all {EPOCHS} of them ({TEXT_PATIENCE} and
-  {TEXT_EPOCHS} on text), whatever limit it was given.
+  {TEXT_EPOCHS} on text), whatever limit it was given. Shares of runs that succeed are therefore
+  upper bounds where runs were cut short.
 - Where the best runs of two models are compared, both have **as many**: of the side with more runs
   it is the expected best of as many as the other side has.
 - Runs have the settings of the dissertation's experiment: sizes, learning rates, end of string,
