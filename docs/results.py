@@ -1,6 +1,6 @@
-"""Writes the numbers and pictures of docs/results.md again from the tables in results/: `python docs/results.py`.
+"""Writes the numbers and pictures of docs/results.md again from the tables: `python docs/results.py`.
 
-What stands between `<!-- made: NAME -->` and `<!-- /made -->` is replaced; the text around it is written by hand.
+What stands between `<!-- made: NAME -->` and `<!-- /made -->` is replaced; the text around it is not.
 """
 
 import re
@@ -69,8 +69,8 @@ class Page:
         hours = sum(one.seconds for one in runs) / 3600
         cut = sum(one.waited < (TEXT_PATIENCE if one.is_text else PATIENCE) for one in runs)
         return (
-            f"{len(runs)} runs, {hours:.1f} hours of training, {cut} of the runs cut short by a limit of epochs "
-            f"or by hand; {sum(verdicts)} of {len(verdicts)} [claims](claims.md) are decided.\n"
+            f"{len(runs)} runs, {hours:.1f} hours of training, {cut} of the runs cut short by a limit of "
+            f"epochs or by hand; {sum(verdicts)} of {len(verdicts)} [claims](claims.md) are decided.\n"
         )
 
     def cfls(self) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from ndstack import zoo
 from ndstack.analysis import Runs, most_probable_stacks, stack_graph
 from ndstack.analysis.explorer.catalogue import Catalogue, longest
 from ndstack.analysis.explorer.server import allowed_hosts, make_app
@@ -21,6 +22,8 @@ from tests.analysis.automata import random_weights
 
 LOCAL = "http://127.0.0.1:8765"
 KINDS = ("vrns-2-3-2", "sup-3-3", "strat-2", "lstm", "tf+vrns-2-2-2")
+
+ZOO = ["-on-".join(reversed(name.removeprefix("zoo:").split("/"))) for name in zoo.names()]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +46,7 @@ def look(client, model, text):
 
 
 def test_models_are_listed_and_described(client):
-    assert client.get("/api/models").json() == [*KINDS, *EXAMPLES]
+    assert client.get("/api/models").json() == [*KINDS, *ZOO, *EXAMPLES]
     model = client.get("/api/models/english").json()
     assert model["alphabet"][:2] == ["Mary", "a man"]
     assert look(client, "english", model["examples"][0])["accepted"] is True
@@ -195,7 +198,9 @@ def test_identifiers_are_short_and_distinct(tmp_path):
         "lstm",
         "lstm-2",
         "lstm-3",
-        *sorted(EXAMPLES, key=lambda name: name != "dyck"),
+        "dyck",
+        *ZOO,
+        *(name for name in EXAMPLES if name != "dyck"),
     ]
     assert catalogue.source("dyck").alphabet == ("x",)
 

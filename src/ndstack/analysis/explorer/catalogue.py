@@ -76,7 +76,7 @@ class Catalogue:
         self._open[identifier] = dataclasses.replace(source, name=identifier)
 
     def identifiers(self) -> list[str]:
-        """Of all models, the given ones first."""
+        """Of all models: the given ones first, then the zoo, then the automata."""
         return [*self._open, *(name for name in self._lazy if name not in self._open)]
 
     def source(self, identifier: str) -> Source:
@@ -135,9 +135,9 @@ class Catalogue:
         raise NdstackError(f"there is no language to sample from for {identifier}; type a string")
 
     def warm_up(self) -> None:
-        """Let every open model, and one that ships, read a short string: it compiles what they need."""
+        """Let every open model, and two that ship, read a short string: it compiles what they need."""
         shipped = [name for name in EXAMPLES if name in self._lazy]
-        for identifier in [*self._open, *shipped[1:2]]:
+        for identifier in {**self._open, **dict.fromkeys([*self._lazy[:1], *shipped[1:2]])}:
             self.look(identifier, self.sample(identifier, 4, 0))
 
 
