@@ -89,6 +89,22 @@ def test_a_run_that_started_from_another_has_its_epochs_as_a_stage(tmp_path):
     assert record.id != identify(RunConfig.of({"language": "marked-reversal", "model": "lstm", "seed": 1}))
 
 
+def test_of_a_run_with_stages_the_last_stage_counts(tmp_path):
+    run = made(tmp_path / "run", [0.01, 0.02, 0.4, 0.3])
+    lines = [line | {"stage": stage} for line, stage in zip(run.metrics(), (1, 1, 2, 2), strict=True)]
+    run.write_metrics(lines)
+    ((record, curve, _),) = read_folder(tmp_path)
+    assert (record.epochs, record.best_epoch, record.difference) == (4, 4, 0.3)
+    assert [one.stage for one in curve] == [1, 1, 2, 2]
+
+
+def test_a_last_stage_with_more_epochs_is_the_same_run():
+    config = RunConfig.of({"language": "marked-reversal", "model": "lstm", "seed": 1})
+    first, more = "4:20@9/10/0.01,40:80@9/10/0.01", "4:20@9/10/0.01,40:80@99/10/0.01"
+    assert identify(config, first) == identify(config, more)
+    assert identify(config, first) != identify(config, first.replace("@9", "@8"))
+
+
 def test_trials_of_a_sweep_know_their_experiment(small, tmp_path):
     folder = SweepFolder(tmp_path / "sweep")
     trial = expand(folder.begin(small, "paper", None))[0]

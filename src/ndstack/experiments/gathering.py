@@ -184,14 +184,15 @@ def read_run(
 
 
 def identify(config: RunConfig, stages: str = "") -> str:
-    """A name that stays the same if a run is given more epochs, unless it has stages of fixed length."""
+    """A name that stays the same if a run, or its last stage, is given more epochs."""
     values = _settings(config)
     for name in FREE:
         values.get("training", {}).pop(name, None)
     if stages:
         for name in ("start_from", "start_sha256"):
             values.pop(name, None)
-        values["stages"] = stages
+        *before, last = stages.split(",")
+        values["stages"] = [*before, last.partition("@")[0]]
     text = json.dumps(values, sort_keys=True)
     language = re.sub(r"[^\w-]+", "", config.language.replace("(", "-"))
     return f"{config.model}-{language}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"

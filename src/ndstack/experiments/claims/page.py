@@ -101,7 +101,9 @@ _KINDS = ("reproduced", "not reproduced", "differs", "undecided")
 def _entry(entry: Entry, staged: Entry, drawn: bool) -> str:
     claim = entry.claim
     lines = [f"\n## {claim.id}\n\n{claim.text.replace('|', chr(92) + '|')} ({claim.section})\n\n"]
-    lines.append(f"**Verdict**: *{entry.verdict}*. **Theirs**: {claim.theirs or 'no numbers printed.'}\n\n")
+    figure = f" **Drawn by** `ndstack report results` as {claim.figure}." if claim.figure else ""
+    theirs = claim.theirs or "no numbers printed."
+    lines.append(f"**Verdict**: *{entry.verdict}*. **Theirs**: {theirs}{figure}\n\n")
     sides = _sides(entry)
     if entry.runs:
         lines.append("| what the rule compares | |\n|---|---|\n")

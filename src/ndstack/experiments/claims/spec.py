@@ -104,6 +104,8 @@ def read_claims(path: Path | None = None) -> list[Claim]:
     except ValidationError as error:
         raise NdstackError(f"{source}: {first_problem(error)}") from None
     for claim in claims:
+        if claim.figure:
+            find(claim.figure)
         for part in claim.parts:
             _check(part, f"{source}, {claim.id}")
     return claims
