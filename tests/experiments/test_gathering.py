@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from ndstack.cli import app
 from ndstack.errors import NdstackError
 from ndstack.experiments import SweepFolder, expand, make_report
-from ndstack.experiments.gathering import gather, identify, read_folder
+from ndstack.experiments.figures import draw
+from ndstack.experiments.gathering import gather, identify, read_folder, read_run
 from ndstack.experiments.inside import measure_onsets, measure_pattern, measure_purity
 from ndstack.experiments.matching import runs_of
 from ndstack.experiments.records import CURVES, RUNS, Tables
@@ -205,3 +206,33 @@ def test_the_commit_of_a_clone_is_read_without_git(tmp_path):
     assert commit(tmp_path) == "fedcba987654"
     (git / "HEAD").write_text("aaaaaaaaaaaaaaaa\n")
     assert commit(tmp_path) == "aaaaaaaaaaaa"
+
+
+def test_figures_of_what_stacks_do_are_drawn_from_kept_views(tmp_path):
+    options = {"bottom_fix": False}
+    run = made(tmp_path / "a", [0.3], model="rns-2-3", options=options)
+    wide = made(tmp_path / "b", [0.3], model="rns-2-3", language="marked-reversal(k=40)")
+    views = {
+        run: {"evolution": {"epochs": [0, 1], "values": [[0.0, 0.5, 0.0], [1.0, 0.5, 1.0]]}},
+        wide: {
+            "readings": {
+                "points": [[0, 1], [1, 0]],
+                "variance": [0.9, 0.1],
+                "labels": ["0", "1"],
+                "purity": 1.0,
+            },
+            "heat_map": {"word": ["0", "#", "0"], "names": ["a", "b"], "values": [[0, 1], [1, 0], [0, 1]]},
+        },
+    }
+    tables = Tables.empty()
+    for one, own in views.items():
+        record, curve = read_run(one, views=own)
+        tables = tables.with_run(record, curve, own)
+    tables.write(tmp_path)
+    tables = Tables.read(tmp_path)
+    assert {one.inside.get("purity") for one in tables.runs.values()} == {None, 1.0}
+    for label, marks in (("figure-6.2", "images"), ("figure-9.4", "collections"), ("figure-9.5", "images")):
+        experiment = find(label)
+        (output,) = (one for one in experiment.outputs if one.label == label)
+        figure = draw(output, experiment, runs_of(tables, experiment))
+        assert getattr(figure.axes[0], marks), label

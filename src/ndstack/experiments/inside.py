@@ -142,7 +142,7 @@ def measure_pattern(view: View) -> float:
     distances = np.linalg.norm(rows[:, None] - rows[None], axis=2)
     upper = np.triu(np.ones(distances.shape, bool), 1)
     same = (symbols[:, None] == symbols[None]) & upper
-    total = float(distances[upper].mean())
+    total = float(distances[upper].mean()) if same.any() else 0.0
     return float(distances[same].mean()) / total if total > 0 else 1.0
 
 
