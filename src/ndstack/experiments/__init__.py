@@ -2,6 +2,8 @@
 
 from ndstack.experiments.engines import Engine, Inline, Local, Lost
 from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.gathering import gather
+from ndstack.experiments.records import Epoch, Record, Tables
 from ndstack.experiments.registry import all_experiments, find
 from ndstack.experiments.report import Report, make_report
 from ndstack.experiments.spec import Experiment
@@ -11,21 +13,25 @@ from ndstack.experiments.work import Job, Outcome
 
 __all__ = [
     "Engine",
+    "Epoch",
     "Experiment",
     "Inline",
     "Job",
     "Local",
     "Lost",
     "Outcome",
+    "Record",
     "Report",
     "Summary",
     "SweepFolder",
+    "Tables",
     "Trial",
     "Watcher",
     "all_experiments",
     "choose",
     "expand",
     "find",
+    "gather",
     "make_report",
     "measures_of",
     "run_sweep",
