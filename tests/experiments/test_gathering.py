@@ -130,6 +130,16 @@ def test_damaged_tables_are_named_with_the_line(tmp_path):
         gather([tmp_path / "empty"], tmp_path / "tables")
 
 
+def test_a_damaged_test_result_is_named(tmp_path):
+    run = made(tmp_path / "run", [0.9])
+    for bad in ('{"by_length": [1]}', '{"by_length": [{"length": "x"}]}', '{"overall": 3}'):
+        run.replace("test.json", bad)
+        with pytest.raises(
+            NdstackError, match=r"test\.json is damaged: expected what ndstack evaluate writes"
+        ):
+            read_folder(tmp_path)
+
+
 def test_runs_belong_to_the_lines_whose_settings_they_have(tmp_path):
     faithful = {"training": {"learning_rate": 0.01}}
     made(tmp_path / "a", [0.3], model="rns-2-3", options={"bottom_fix": False}, **faithful)

@@ -144,7 +144,7 @@ def read_run(
     waited = last[-1]["epoch"] - best["epoch"]
     name = identify(config, stages)
     environment, result = _read(run.folder / ENVIRONMENT), _read(run.folder / RESULT)
-    test, text = _read(run.folder / TEST), _read(run.folder / TEXT)
+    text = _read(run.folder / TEXT)
     values: dict[str, Any] = {
         "id": name,
         "experiment": origin.experiment,
@@ -171,8 +171,7 @@ def read_run(
         "cpu": environment.get("cpu") or origin.cpu,
         "simd": environment.get("simd") or origin.simd,
         "date": _date(run.folder / LOG),
-        "test_difference": test.get("overall", {}).get("difference"),
-        "test_by_length": {row["length"]: rounded(row["difference"], 6) for row in test.get("by_length", ())},
+        **_test(run.folder / TEST),
         "perplexity": best.get("validation_perplexity"),
         "test_perplexity": text.get("test_perplexity"),
         "sg_score": text.get("sg_score"),
@@ -284,6 +283,20 @@ def _parameters(run: Run) -> int | None:
         return None if value is None else int(value)
     model = make_model(run.config, find_language(run.config))
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _test(path: Path) -> dict[str, Any]:
+    """What was measured on the test set, overall and by length."""
+    found = _read(path)
+    try:
+        rows = {int(row["length"]): float(row["difference"]) for row in found.get("by_length", ())}
+        overall = found.get("overall", {}).get("difference")
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise NdstackError(
+            f"{path} is damaged: expected what ndstack evaluate writes; remove it, and the sweep writes "
+            "it again"
+        ) from None
+    return {"test_difference": overall, "test_by_length": rounded(rows, 6)}
 
 
 def _date(log: Path) -> str:

@@ -55,6 +55,24 @@ class Finished:
         return self.record.score
 
     @property
+    def history(self) -> list[dict[str, Any]]:
+        """Epoch, stage and validation difference of every epoch."""
+        return [
+            {"epoch": one.epoch, "stage": one.stage, "validation_difference": one.difference}
+            for one in self.curve
+        ]
+
+    @property
+    def seconds(self) -> dict[int, float]:
+        """Of every epoch."""
+        return {one.epoch: one.seconds or 0.0 for one in self.curve}
+
+    @property
+    def updates(self) -> int | None:
+        """How often the parameters were updated, if that is known."""
+        return self.record.updates
+
+    @property
     def differences(self) -> list[float]:
         """The validation difference after each epoch of the last stage."""
         last = self.curve[-1].stage
@@ -108,7 +126,7 @@ def mean_curve(runs: Sequence[Finished]) -> tuple[Floats, Floats]:
 
     After a run has converged, the value of its last epoch counts for later epochs.
     """
-    curves = [one.differences for one in runs]
+    curves = [[epoch.difference or 0.0 for epoch in one.curve] for one in runs]
     longest = max(map(len, curves))
     table = np.array([[*curve, *[curve[-1]] * (longest - len(curve))] for curve in curves])
     return table.mean(axis=0), table.std(axis=0)
