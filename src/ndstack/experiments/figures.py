@@ -10,6 +10,7 @@ import numpy as np
 from ndstack.experiments.results import Finished, mean_by_length, mean_curve, perplexity, select, spread
 from ndstack.experiments.spec import Experiment, Output
 from ndstack.plotting import line_style, new_axes, new_grid
+from ndstack.training.pictures import stage_borders
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,6 +52,8 @@ def draw_curves(output: Output, experiment: Experiment, runs: Sequence[Finished]
             mean, deviation = mean_curve(chosen)
             epochs = np.arange(1, len(mean) + 1)
             _line(left, epochs, mean, label, index)
+            for border in stage_borders(chosen[0].history) if len(chosen) == 1 else ():
+                left.axvline(border, color=line_style(index)["color"], linewidth=0.8, linestyle=":")
             lengths, by_length, by_length_deviation = mean_by_length(chosen)
             _line(right, lengths, by_length, label, index)
             if len(chosen) > 1:

@@ -12,11 +12,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from ndstack import files
 from ndstack.errors import TrainingError, first_problem
 from ndstack.languages import Plan
+from ndstack.languages.language import Lengths
 from ndstack.nn.configuration import Layers, Size
 from ndstack.nn.controllers import ControllerKind
 from ndstack.nn.initialization import LayerInit
@@ -25,6 +36,8 @@ from ndstack.nn.language_model import OutputKind
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["32", "64", "bf16-mixed"]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
+STAGE_SETTINGS = ("max_epochs", "stop_after", "learning_rate")
+"""What a stage may have of its own."""
 Folder = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
@@ -32,6 +45,21 @@ class Settings(BaseModel):
     """Unknown names and wrong types are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Stage(Settings):
+    """Strings of other lengths that are learned first; what is not given is as in the last stage."""
+
+    lengths: Lengths
+    """The shortest and the longest strings."""
+    max_epochs: PositiveInt | None = None
+    stop_after: PositiveInt | None = None
+    learning_rate: PositiveFloat | None = None
+
+    @field_validator("lengths")
+    @classmethod
+    def _check_lengths(cls, lengths: Lengths) -> Lengths:
+        return Plan(lengths=lengths).lengths
 
 
 class TrainingConfig(Settings):
@@ -60,6 +88,29 @@ class TrainingConfig(Settings):
     """After so many seconds within an epoch the state is saved, as it is after every epoch."""
     snapshots: NonNegativeInt = 0
     """Keep the parameters before training and after each of so many epochs."""
+    stages: tuple[Stage, ...] = ()
+    """Before the last stage, which is the run's own data and the settings above. Each stage starts from the
+    best parameters of the one before, with a fresh optimizer and schedule."""
+
+    @model_validator(mode="after")
+    def _complete_stages(self) -> Self:
+        """Fill in what stages take over, so that a later change of the last stage does not change them."""
+        own = {name: getattr(self, name) for name in STAGE_SETTINGS}
+        complete = (Stage(**(own | one.model_dump(exclude_none=True))) for one in self.stages)
+        object.__setattr__(self, "stages", tuple(complete))
+        return self
+
+    def at(self, stage: int) -> TrainingConfig:
+        """The settings of a stage; stages count from 0, the last is the run's own."""
+        if stage == len(self.stages):
+            return self
+        own = self.stages[stage]
+        return self.model_copy(update={name: getattr(own, name) for name in STAGE_SETTINGS})
+
+    @property
+    def most_epochs(self) -> int:
+        """The greatest number of epochs of all stages together."""
+        return sum(self.at(stage).max_epochs for stage in range(len(self.stages) + 1))
 
 
 class ModelOptions(Settings):
@@ -126,6 +177,12 @@ class RunConfig(Settings):
     options: ModelOptions = ModelOptions()
     training: TrainingConfig = TrainingConfig()
 
+    @model_validator(mode="after")
+    def _check_stages(self) -> Self:
+        if self.training.stages and self.corpus is not None:
+            raise ValueError("training.stages given for a run on text, expected for formal languages only")
+        return self
+
     @classmethod
     def of(cls, values: Mapping[str, Any], source: str = "the configuration") -> Self:
         """Check plain data; what is wrong is said in one line that names the place."""
@@ -145,9 +202,11 @@ def _near(error: ValidationError) -> str:
     if detail["type"] != "extra_forbidden":
         return ""
     *tables, name = detail["loc"]
-    known: Any = RunConfig(language="", model=None, corpus=CorpusConfig(folder="")).model_dump()
+    stages = TrainingConfig(stages=(Stage(lengths=(0, 0)),))
+    known: Any = RunConfig(language="", model=None, corpus=CorpusConfig(folder=""), training=stages)
+    known = known.model_dump()
     for table in tables:
-        known = known[table]
+        known = known[0 if isinstance(table, int) else table]
     near = difflib.get_close_matches(str(name), known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
 

@@ -30,9 +30,10 @@ def check(config: RunConfig) -> None:
         raise TrainingError(
             f"{data.train} training and {data.validation} validation strings asked for, expected some of each"
         )
-    if data.folder is None and not language.lengths(*data.lengths):
-        low, high = data.lengths
-        raise TrainingError(f"{language.name} has no strings of lengths {low}..{high}")
+    sampled = [] if data.folder is not None else [data.lengths]
+    for low, high in [*(stage.lengths for stage in config.training.stages), *sampled]:
+        if not language.lengths(low, high):
+            raise TrainingError(f"{language.name} has no strings of lengths {low}..{high}")
 
 
 def find_language(config: RunConfig) -> Language:

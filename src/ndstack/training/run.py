@@ -198,8 +198,17 @@ class Run:
 
 
 def best_epoch(history: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The metrics of the epoch with the lowest validation cross-entropy, the first if there are several."""
-    return min(history, key=lambda line: float(line["validation_cross_entropy"]))
+    """The metrics of the epoch with the lowest validation cross-entropy, the first if there are several.
+
+    Of a run in stages, the best of the last stage that it has reached: stages have different strings.
+    """
+    return min(last_stage(history), key=lambda line: float(line["validation_cross_entropy"]))
+
+
+def last_stage(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The epochs of the last stage that a run has reached; all of a run without stages."""
+    last = max((line.get("stage", 1) for line in history), default=1)
+    return [line for line in history if line.get("stage", 1) == last]
 
 
 def is_run(folder: str | Path) -> bool:
