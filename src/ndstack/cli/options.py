@@ -139,6 +139,9 @@ class SweepOptions:
     workers: Annotated[
         int | None, typer.Option(min=0, help="Processes; 0 for none but this one. [the number of cores]")
     ] = None
+    nice: Annotated[
+        int, typer.Option(min=0, max=19, help="Lower the priority of the processes; 19 is the lowest.")
+    ] = 0
     cpus: Annotated[float, typer.Option(min=0, help="CPUs that Ray gives to a trial.")] = 1.0
     gpus: Annotated[float, typer.Option(min=0, help="GPUs that Ray gives to a trial.")] = 0.0
     corpus: Corpus = None

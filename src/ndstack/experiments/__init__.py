@@ -1,11 +1,12 @@
 """The dissertation's experiments as data, sweeps over their trials, engines that run them, and reports."""
 
+from ndstack.experiments.campaign import read_experiments
 from ndstack.experiments.engines import Engine, Inline, Local, Lost
 from ndstack.experiments.folder import SweepFolder
 from ndstack.experiments.registry import all_experiments, find
 from ndstack.experiments.report import Report, make_report
-from ndstack.experiments.spec import Experiment
-from ndstack.experiments.sweep import Summary, Watcher, measures_of, run_sweep
+from ndstack.experiments.spec import Experiment, Rules
+from ndstack.experiments.sweep import Portion, Summary, Watcher, measures_of, run_campaign, run_sweep
 from ndstack.experiments.trials import Trial, choose, expand
 from ndstack.experiments.work import Job, Outcome
 
@@ -17,7 +18,9 @@ __all__ = [
     "Local",
     "Lost",
     "Outcome",
+    "Portion",
     "Report",
+    "Rules",
     "Summary",
     "SweepFolder",
     "Trial",
@@ -28,5 +31,7 @@ __all__ = [
     "find",
     "make_report",
     "measures_of",
+    "read_experiments",
+    "run_campaign",
     "run_sweep",
 ]

@@ -16,7 +16,7 @@ from ndstack import files
 from ndstack.experiments.folder import SweepFolder
 from ndstack.experiments.spec import Selection
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import TEST, TEXT, Measure
+from ndstack.experiments.work import RESULT, TEST, TEXT, Measure
 from ndstack.training import Run
 from ndstack.training.run import best_epoch
 
@@ -61,6 +61,12 @@ class Finished:
         """What was measured on text."""
         found = files.read_json(self.run.folder / TEXT)
         return found if isinstance(found, dict) else {}
+
+    @cached_property
+    def updates(self) -> int | None:
+        """How often the parameters were updated; None for a run that was completed before it was counted."""
+        found = files.read_json(self.run.folder / RESULT)
+        return found.get("updates") if isinstance(found, dict) else None
 
     @cached_property
     def seconds(self) -> dict[int, float]:

@@ -202,9 +202,8 @@ def _near(error: ValidationError) -> str:
     if detail["type"] != "extra_forbidden":
         return ""
     *tables, name = detail["loc"]
-    stages = TrainingConfig(stages=(Stage(lengths=(0, 0)),))
-    known: Any = RunConfig(language="", model=None, corpus=CorpusConfig(folder=""), training=stages)
-    known = known.model_dump()
+    known: Any = RunConfig(language="", model=None, corpus=CorpusConfig(folder="")).model_dump()
+    known["training"]["stages"] = [Stage(lengths=(0, 0)).model_dump()]
     for table in tables:
         known = known[0 if isinstance(table, int) else table]
     near = difflib.get_close_matches(str(name), known, n=1)

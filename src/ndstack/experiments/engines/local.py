@@ -21,6 +21,8 @@ from ndstack.errors import NdstackError
 from ndstack.experiments.engines.base import Lost
 from ndstack.experiments.work import Job, Outcome
 
+LOWEST = 19
+"""The lowest priority there is."""
 PATIENCE = 20.0
 """Seconds that processes have to save their trials when a sweep is stopped."""
 
@@ -28,7 +30,7 @@ PATIENCE = 20.0
 class _Worker:
     """A process and the job it has."""
 
-    def __init__(self, log: Path, replies: queue.Queue[tuple[_Worker, bytes]]) -> None:
+    def __init__(self, log: Path, replies: queue.Queue[tuple[_Worker, bytes]], nice: int) -> None:
         self.job: Job | None = None
         environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         with log.open("ab") as errors:
@@ -40,6 +42,9 @@ class _Worker:
                 env=environment,
                 start_new_session=True,
             )
+        if nice:
+            priority = os.getpriority(os.PRIO_PROCESS, 0) + nice
+            os.setpriority(os.PRIO_PROCESS, self.process.pid, min(priority, LOWEST))
         self._listener = threading.Thread(target=self._listen, args=(replies,), daemon=True)
         self._listener.start()
 
@@ -71,12 +76,15 @@ class Local:
     Args:
         workers: how many.
         log: a file for what they say on their error output.
+        nice: by how much their priority is lower than that of this process, as of the command nice.
     """
 
-    def __init__(self, workers: int, log: Path) -> None:
+    def __init__(self, workers: int, log: Path, nice: int = 0) -> None:
         if workers < 1:
             raise NdstackError(f"{workers} workers given, expected 1 or more")
-        self._count, self._log = workers, log
+        if nice and not hasattr(os, "setpriority"):
+            raise NdstackError(f"--nice {nice} given, but this system has no priorities; leave it out")
+        self._count, self._log, self._nice = workers, log, nice
         self._workers: list[_Worker] = []
         self._replies: queue.Queue[tuple[_Worker, bytes]] = queue.Queue()
 
@@ -88,7 +96,7 @@ class Local:
         """Give it to a process that has nothing to do, or to a new one."""
         worker = next((one for one in self._workers if one.job is None), None)
         if worker is None:
-            worker = _Worker(self._log, self._replies)
+            worker = _Worker(self._log, self._replies, self._nice)
             self._workers.append(worker)
         worker.send(job)
 
