@@ -3,7 +3,8 @@
 import csv
 import json
 import os
-import time
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,6 @@ from ndstack.experiments import (
     Experiment,
     Inline,
     Local,
-    Outcome,
     Portion,
     SweepFolder,
     Watcher,
@@ -24,7 +24,7 @@ from ndstack.experiments import (
 )
 from ndstack.experiments.groups import ended, spent
 from ndstack.experiments.spec import Extend
-from ndstack.experiments.work import RESULT, more_epochs
+from ndstack.experiments.work import RESULT, Job, more_epochs
 from ndstack.training import Run, train
 from ndstack.training.config import merge
 from ndstack.training.run import BEST, METRICS, STATE, best_epoch
@@ -284,15 +284,36 @@ def test_wrong_campaigns_are_refused_in_one_line(text, message, tmp_path):
 
 def test_nice_lowers_the_priority_of_processes(small, tmp_path):
     trial = expand(small)[0]
-    job = {"id": trial.id, "folder": str(tmp_path / "trial"), "config": trial.config}
-    from ndstack.experiments.work import Job
-
+    job = Job(id=trial.id, folder=str(tmp_path / "trial"), config=trial.config)
     with Local(1, tmp_path / "log", nice=3) as engine:
-        engine.submit(Job(**job))
+        engine.submit(job)
         (worker,) = engine._workers
         wanted = min(19, os.getpriority(os.PRIO_PROCESS, 0) + 3)
         assert os.getpriority(os.PRIO_PROCESS, worker.process.pid) == wanted
-        until, found = time.monotonic() + 120, []
-        while not found and time.monotonic() < until:
-            found = engine.poll(1.0)
-        assert found == [Outcome(id=trial.id, state="done")]
+
+
+FAITHFUL = """
+name = "unmarked-reversal-faithful"
+languages = ["unmarked-reversal"]
+restarts = 5
+
+[search]
+"training.learning_rate" = [0.01, 0.005, 0.001, 0.0005]
+
+[[models]]
+label = "NS+S+U"
+names = ["rns-2-3"]
+settings.options.bottom_fix = false
+"""
+
+
+def test_the_campaign_begins_with_the_trials_that_were_begun_before_it():
+    found = read_experiments(Path(__file__).parents[2] / "results" / "campaign.toml")
+    alone = Experiment.of(tomllib.loads(FAITHFUL), "alone")
+    ids = [trial.id for trial in expand(found[0])]
+    assert ids == [trial.id for trial in expand(alone)]
+    assert ids[:2] == ["rns-2-3-unmarked-reversal-61e7319a6f", "rns-2-3-unmarked-reversal-30ab49b268"]
+    counts = {one.name: len(expand(one)) for one in found}
+    assert counts["unmarked-reversal-stages"] == 10
+    assert counts["unmarked-reversal-parts"] == 24
+    assert counts["cfls-solved"] == 40
