@@ -21,7 +21,7 @@ from ndstack import files
 from ndstack.errors import NdstackError
 from ndstack.experiments.spec import Experiment
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import FAILED, Measure, is_done
+from ndstack.experiments.work import FAILED, RESULT, Measure, is_done
 from ndstack.training import Run
 from ndstack.training.config import merge
 from ndstack.training.run import STATE, is_run
@@ -107,6 +107,10 @@ class SweepFolder:
         path = self.trial(trial)
         path.mkdir(parents=True, exist_ok=True)
         files.replace(path / FAILED, (json.dumps({"message": message}, indent=2) + "\n").encode())
+
+    def reopen(self, trial: Trial) -> None:
+        """Note that a trial is not complete: it will be measured, or trained, further."""
+        (self.trial(trial) / RESULT).unlink(missing_ok=True)
 
     def forgive(self, trial: Trial) -> None:
         """Let a trial that failed be tried again."""

@@ -187,9 +187,9 @@ class _Driver:
     def _status(self, item: _Item) -> Status:
         """How far a trial is; not done if it is to get more epochs."""
         trial, portion = item.trial, item.portion
-        status, run = self.folder.status(trial, portion.measures), self.folder.run(trial)
-        more = run is not None and more_epochs(run, trial.config, portion.rules.extend) is not None
-        return "begun" if status == "done" and more else status
+        status, rule = self.folder.status(trial, portion.measures), portion.rules.extend
+        run = self.folder.run(trial) if status == "done" and rule is not None else None
+        return status if run is None or more_epochs(run, trial.config, rule) is None else "begun"
 
     def _settled(self, item: _Item, status: Status) -> bool:
         """Whether nothing is left to do for a trial; it is noted how it ended."""
@@ -208,6 +208,7 @@ class _Driver:
             time.sleep(max(0.0, min(due for due, _ in self.pausing) - now))
         while len(self.running) < self.engine.slots() and (item := self._next()) is not None:
             trial, portion = item.trial, item.portion
+            self.folder.reopen(trial)
             self.running[trial.id], self.owners[trial.id] = trial, item
             self.attempts[trial.id] = self.attempts.get(trial.id, 0) + 1
             self.engine.submit(
