@@ -11,7 +11,7 @@ import torch
 from ndstack.errors import TrainingError
 from ndstack.languages import Plan, get, make_dataset
 from ndstack.nn import models
-from ndstack.nn.storage import read
+from ndstack.nn.storage import pack, read
 from ndstack.training import Run, RunConfig, TrainingConfig, change_settings, fit, train
 from ndstack.training.config import merge
 from ndstack.training.launch import use_threads
@@ -213,3 +213,16 @@ def test_another_task_has_no_stages():
     model = models.build("lstm", get("dyck"))
     with pytest.raises(TrainingError, match="they need a data set"):
         fit(model, object(), config)
+
+
+def test_a_state_from_before_there_were_stages_is_resumed(tmp_path):
+    config = small_config("lstm")
+    train(tmp_path / "whole", config)
+    train(tmp_path / "old", small_config("lstm", training={"max_epochs": 1}))
+    tensors, note = read(tmp_path / "old" / STATE)
+    old = json.loads(note)
+    del old["stage"]
+    (tmp_path / "old" / STATE).write_bytes(pack(tensors, json.dumps(old)))
+    change_settings(tmp_path / "old", {"training": {"max_epochs": 3}})
+    train(tmp_path / "old")
+    same(tmp_path / "whole", tmp_path / "old")
