@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ndstack.cli.app import command
+from ndstack.cli.app import command, resumable
 from ndstack.cli.arguments import AsJson, OutFolderIfGiven, complete_experiment
 from ndstack.cli.options import SweepOptions, unfold
 from ndstack.cli.output import print_table
@@ -45,7 +45,8 @@ def reproduce(
     if name == "list":
         _list(options.as_json)
         return
-    _run(experiments.find(name), scale, options)
+    with resumable():
+        _run(experiments.find(name), scale, options)
 
 
 @command(
@@ -65,7 +66,8 @@ def sweep(
     """
     from ndstack import experiments
 
-    _run(experiments.Experiment.read(file), scale, options)
+    with resumable():
+        _run(experiments.Experiment.read(file), scale, options)
 
 
 @command("ndstack report results", "ndstack report results --out elsewhere --json")
@@ -103,9 +105,9 @@ def _list(as_json: bool) -> None:
 
 def _engine(options: SweepOptions, folder: "SweepFolder") -> "Engine":
     from ndstack import experiments
-    from ndstack.training.run import cores
+    from ndstack.processes import room
 
-    workers = options.workers or cores()
+    workers = options.workers or room()
     if options.engine == "ray":
         from ndstack.experiments.engines.ray import Ray
 
@@ -123,6 +125,7 @@ def _run(experiment: "Experiment", scale: str, options: SweepOptions) -> None:
         raise NdstackError("no folder given; expected --out FOLDER, a new one or one to go on with")
     experiment.at(scale)
     folder = experiments.SweepFolder(options.out)
+    engine = _engine(options, folder)  # more processes than there is room for are refused before all else
     settings, suites = _text(experiment, scale, folder, options)
     chosen = experiments.expand(folder.begin(experiment, scale, settings))
     if options.only is not None:
@@ -131,7 +134,7 @@ def _run(experiment: "Experiment", scale: str, options: SweepOptions) -> None:
     summary = experiments.run_sweep(
         folder,
         chosen,
-        _engine(options, folder),
+        engine,
         measures=experiments.measures_of(experiment),
         suites=None if suites is None else str(files.real(suites)),
         retry_failed=options.retry_failed,

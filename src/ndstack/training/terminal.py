@@ -40,7 +40,8 @@ class Terminal(Observer):
 
     def start(self, config: TrainingConfig, progress: Progress) -> None:
         """Begin to draw."""
-        self.bars.update(self.epochs, total=config.max_epochs, completed=progress.epoch)
+        most = max(config.max_epochs, progress.epoch)  # a resumed run may be allowed fewer than it has
+        self.bars.update(self.epochs, total=most, completed=progress.epoch)
         self._show(progress)
         self.live.start()
 
