@@ -1,10 +1,9 @@
 """What killed writers leave behind is removed by who holds the folder, and nothing else is."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from ndstack import files
 
@@ -69,9 +68,11 @@ def test_a_draft_of_a_killed_process_is_removed_when_the_folder_is_made_again(tm
     (tmp_path / ".data-20261116").mkdir()  # a copy that somebody keeps
     with files.new_folder(tmp_path / "data", "the data set") as mine:
         assert len(names(tmp_path)) == 2
-        with pytest.raises(ZeroDivisionError), files.new_folder(tmp_path / "data", "the data set"):
-            assert mine.exists()  # a second process leaves the draft of the first alone
-            raise ZeroDivisionError
+        (mine / "train.txt").write_text("half")
+        with files.new_folder(tmp_path / "data", "the data set") as other:
+            assert mine.exists()  # who comes second leaves the draft of the first alone
+            (other / "train.txt").write_text("other")
+        shutil.rmtree(tmp_path / "data")
         (mine / "train.txt").write_text("whole")
     assert names(tmp_path) == [".data-20261116", "data"]
     assert (tmp_path / "data" / "train.txt").read_text() == "whole"

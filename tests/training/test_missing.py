@@ -103,7 +103,7 @@ class Own(Backbone):
 
 def test_a_network_of_ones_own_cannot_be_saved_and_leaves_no_folder_behind(tmp_path):
     data = make_dataset(get("dyck"), 1, Plan(train=20, validation=10, lengths=(4, 8), test_per_length=0))
-    model = LanguageModel(Own(), "0123")
+    model = LanguageModel(Own(), data.language.alphabet)
     for _ in range(2):
         with pytest.raises(NdstackError, match="a model around a Own cannot be described"):
             fit(model, data, TrainingConfig(max_epochs=1), folder=tmp_path / "run")
