@@ -12,7 +12,7 @@ from ndstack.experiments import Inline, SweepFolder, expand, make_report, run_sw
 from ndstack.experiments.report import measures_of
 from ndstack.files import is_leftover
 from ndstack.training import Run, train
-from ndstack.training.run import METRICS, is_run
+from ndstack.training.run import BEST, CONFIG, METRICS, is_run
 
 __all__ = ["run"]
 
@@ -70,3 +70,15 @@ def test_a_sweep_killed_at_any_moment_can_be_reported_and_resumed(small, tmp_pat
     sweep()
     assert make_report(folder).complete == 4
     assert not leftovers(folder.folder)
+    for name, text, said in [
+        ("test.json", "{}", "is damaged: expected what ndstack evaluate writes"),
+        (METRICS, "", "is empty; ndstack train --resume"),
+        (BEST, None, "is missing; put it back"),
+        (CONFIG, None, "is not a run: it has no config.json"),
+    ]:
+        trial = expand(small)[0]
+        path, before = folder.trial(trial) / name, (folder.trial(trial) / name).read_bytes()
+        path.unlink() if text is None else path.write_text(text)
+        with pytest.raises(NdstackError, match=rf"{trial.id}.* {said}"):
+            make_report(folder)
+        path.write_bytes(before)
