@@ -44,5 +44,8 @@ class PassedOn(Interruption):
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.wanted = True
-        for process in multiprocessing.active_children():
+        started = multiprocessing.active_children()
+        for process in started:
             process.terminate()
+        if not started:
+            raise KeyboardInterrupt

@@ -154,9 +154,7 @@ def use_threads(config: RunConfig) -> Iterator[None]:
 def _launch(fabric: Fabric, notes: Path, folder: Path, *arguments: Any) -> Result:
     """Work in several processes; an error of one is raised here in its own words."""
     note = notes / "error"
-    logging.getLogger("torch.multiprocessing.spawn").setLevel(
-        logging.ERROR
-    )  # that they are stopped is no news
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # it tells of every end
     with processes.offering(), PassedOn() as asked:
         try:
             return Result(**fabric.launch(_Job(note, (folder, *arguments))))
