@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ndstack.cli.app import command
+from ndstack.cli.app import command, resumable
 from ndstack.cli.arguments import AsJson, OutFolder
 from ndstack.errors import NdstackError
 
@@ -33,7 +33,7 @@ def demo(
     """
     from ndstack.demo import run_demo
 
-    with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
+    with resumable(), contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
         rows = run_demo(out, quick=quick)
     if as_json:
         print(json.dumps(rows))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ndstack.cli.app import command
+from ndstack.cli.app import command, resumable
 from ndstack.cli.arguments import AsJson, OutFolderIfGiven, complete_experiment
 from ndstack.cli.options import SweepOptions, unfold
 from ndstack.cli.output import print_table
@@ -46,7 +46,8 @@ def reproduce(
     if name == "list":
         _list(options.as_json)
         return
-    _run([experiments.find(name)], scale, options)
+    with resumable():
+        _run([experiments.find(name)], scale, options)
 
 
 @command(
@@ -71,7 +72,8 @@ def sweep(
     """
     from ndstack import experiments
 
-    _run(experiments.read_experiments(file), scale, options)
+    with resumable():
+        _run(experiments.read_experiments(file), scale, options)
 
 
 @command("ndstack report results", "ndstack report results --out elsewhere --json")
@@ -109,9 +111,9 @@ def _list(as_json: bool) -> None:
 
 def _engine(options: SweepOptions, folder: "SweepFolder") -> "Engine":
     from ndstack import experiments
-    from ndstack.training.run import cores
+    from ndstack.processes import room
 
-    workers = options.workers or cores()
+    workers = options.workers or room()
     if options.engine == "ray":
         from ndstack.experiments.engines.ray import Ray
 
@@ -130,12 +132,13 @@ def _run(planned: "list[Experiment]", scale: str, options: SweepOptions) -> None
     for experiment in planned:
         experiment.at(scale)
     folder = experiments.SweepFolder(options.out)
+    engine = _engine(options, folder)  # more processes than there is room for are refused before all else
     portions, without = _portions(planned, scale, folder, options)
     title = f"{planned[0].name if len(planned) == 1 else f'{len(planned)} experiments'}, {scale}"
     summary = experiments.run_campaign(
         folder,
         portions,
-        _engine(options, folder),
+        engine,
         retry_failed=options.retry_failed,
         watcher=choose_watcher(folder, title, quiet=options.quiet, as_json=options.as_json),
     )

@@ -109,12 +109,14 @@ class LiveTable(Watcher):
             seconds = {} if run is None else run.seconds()
         except NdstackError:  # it is being written
             return "", "", ""
+        most = trial.config.training.most_epochs
         if not history:
-            return f"1/{trial.config.training.most_epochs}", "", ""
+            return f"1/{most}", "", ""
         last = history[-1]
         value = last.get("validation_difference", last.get("validation_perplexity", 0.0))
         pace = sum(seconds.values()) / max(1, len(seconds))
-        return f"{len(history) + 1}/{trial.config.training.most_epochs}", f"{value:.4f}", f"{pace:.1f}"
+        epoch = min(len(history) + 1, most)  # after the last one, the model is measured
+        return f"{epoch}/{most}", f"{value:.4f}", f"{pace:.1f}"
 
 
 def best_of(folder: SweepFolder, trial: Trial) -> dict[str, Any]:

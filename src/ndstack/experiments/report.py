@@ -16,7 +16,8 @@ from ndstack.experiments.results import Finished, finished
 from ndstack.experiments.spec import PAPER, Experiment, Output
 from ndstack.experiments.sweep import measures_of
 from ndstack.experiments.trials import Trial, expand
-from ndstack.training.run import ENVIRONMENT, cores
+from ndstack.processes import cores
+from ndstack.training.run import ENVIRONMENT
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndstack import files
+from ndstack.errors import NdstackError
 from ndstack.experiments.folder import SweepFolder
 from ndstack.experiments.spec import Selection
 from ndstack.experiments.trials import Trial
@@ -53,8 +54,15 @@ class Finished:
     @cached_property
     def test(self) -> dict[int, float]:
         """The cross-entropy difference on the test set, by length."""
-        rows = files.read_json(self.run.folder / TEST)["by_length"]
-        return {int(row["length"]): float(row["difference"]) for row in rows}
+        path = self.run.folder / TEST
+        found = files.read_json(path)
+        try:
+            return {int(row["length"]): float(row["difference"]) for row in found["by_length"]}
+        except (KeyError, TypeError, ValueError):
+            raise NdstackError(
+                f"{path} is damaged: expected what ndstack evaluate writes; remove it, and the sweep writes "
+                "it again"
+            ) from None
 
     @cached_property
     def text(self) -> dict[str, Any]:
@@ -81,8 +89,8 @@ def finished(
     found = []
     for trial in trials:
         if folder.status(trial, measures) == "done":
-            run = folder.run(trial)
-            assert run is not None
+            run = Run.open(folder.trial(trial))
+            run.check(complete=True)
             found.append(Finished(trial, run))
     return found
 

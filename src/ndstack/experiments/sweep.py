@@ -124,6 +124,7 @@ def run_campaign(
     """
     folder.folder.mkdir(parents=True, exist_ok=True)
     with files.locked(folder.folder), _terminable(), engine:
+        files.tidy(folder.folder, *(folder.folder / part for part in ("experiments", "report")))
         driver = _Driver(folder, portions, engine, watcher or Watcher())
         try:
             return driver.run(retry_failed)

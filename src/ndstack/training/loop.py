@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import math
@@ -13,10 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ndstack import files
 from ndstack.errors import TrainingError
 from ndstack.languages import Dataset
 from ndstack.languages.datasets import own_grammar
 from ndstack.nn import LanguageModel
+from ndstack.nn.configuration import describe
+from ndstack.nn.storage import CONFIGURATION as MODEL
 from ndstack.nn.storage import read
 from ndstack.training import checkpoint
 from ndstack.training.checkpoint import Progress
@@ -87,7 +91,11 @@ def fit(
     share = Share() if fabric is None else Share(fabric.global_rank, fabric.world_size)
     stages = Stages(model, data, config, share)
     run = None if folder is None else _run(Path(folder), model, data, config, fabric)
-    with torch.random.fork_rng(devices=[]), Interruption() as interruption:
+    own = run if fabric is None else None  # with a Fabric, who launched it holds the folder
+    held = contextlib.nullcontext() if own is None else files.locked(own.folder)
+    with held, torch.random.fork_rng(devices=[]), Interruption() as interruption:
+        if own is not None:
+            own.tidy()
         return _Trainer(model, stages, run, observer, fabric, interruption).train()
 
 
@@ -197,6 +205,7 @@ class _Trainer:
             if total.stop:
                 if self.writer is not None:
                     self.writer.log(f"interrupted in epoch {progress.epoch + 1} after step {progress.step}")
+                self.group.wait()  # the first process that ends makes the others end
                 raise KeyboardInterrupt
 
     def _step(self) -> Signals:
@@ -247,9 +256,9 @@ class _Trainer:
         progress.epoch, progress.step, progress.nats, progress.symbols = progress.epoch + 1, 0, 0.0, 0
         progress.history.append(line)
         self._keep_snapshot()
-        self._save()
-        if self.writer is not None:
+        if self.writer is not None:  # before the state, so that a state never knows of more epochs
             self.writer.write_metrics(progress.history)
+        self._save()
         self.group.wait()
         self.observer.validated(progress)
 
@@ -294,12 +303,13 @@ def _optimizer(parameters: list[torch.nn.Parameter], config: TrainingConfig) -> 
 def _run(
     folder: Path, model: LanguageModel, data: Dataset | Task, config: TrainingConfig, fabric: Fabric | None
 ) -> Run:
-    """The run in a folder; begun by the first process if it is not there."""
-    if is_run(folder):
-        return Run.open(folder)
+    """The run in a folder; begun by the first process if it is not there, once all can be described."""
     if fabric is None or fabric.global_rank == 0:
-        run = Run.create(folder, made_in_python(data, config))
-        run.describe(model)
+        if not is_run(folder):
+            config_of_run, description = made_in_python(data, config), describe(model)
+            Run.create(folder, config_of_run, description)
+        elif not (folder / MODEL).exists():
+            Run.open(folder).complete(describe(model))
     if fabric is not None:
         fabric.barrier()
     return Run.open(folder)

@@ -42,7 +42,8 @@ class Terminal(Observer):
 
     def start(self, config: TrainingConfig, progress: Progress) -> None:
         """Begin to draw."""
-        self.bars.update(self.epochs, total=config.most_epochs, completed=progress.epoch)
+        most = max(config.most_epochs, progress.epoch)  # a resumed run may be allowed fewer than it has
+        self.bars.update(self.epochs, total=most, completed=progress.epoch)
         self.stages = len(config.stages) + 1
         self._show(progress)
         self.live.start()

@@ -1,7 +1,7 @@
 """Processes of this machine, one thread each, that talk in lines of JSON. No service, no ports.
 
-A process works on one job after another. When the sweep ends, however it ends, the pipe to its processes
-closes and they end, too.
+A process works on one job after another. When the sweep ends, however it ends, its processes end, too
+(`ndstack.processes`), even those that have not yet begun to read from their pipe.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import IO, Self
 
+from ndstack import processes
 from ndstack.errors import NdstackError
 from ndstack.experiments.engines.base import Lost
 from ndstack.experiments.work import Job, Outcome
@@ -32,14 +33,13 @@ class _Worker:
 
     def __init__(self, log: Path, replies: queue.Queue[tuple[_Worker, bytes]], nice: int) -> None:
         self.job: Job | None = None
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        with log.open("ab") as errors:
+        with log.open("ab") as errors, processes.offering():
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "ndstack.experiments.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=environment,
+                env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
                 start_new_session=True,
             )
         if nice:
@@ -84,6 +84,7 @@ class Local:
             raise NdstackError(f"{workers} workers given, expected 1 or more")
         if nice and not hasattr(os, "setpriority"):
             raise NdstackError(f"--nice {nice} given, but this system has no priorities; leave it out")
+        processes.check_room(workers, "--workers")
         self._count, self._log, self._nice = workers, log, nice
         self._workers: list[_Worker] = []
         self._replies: queue.Queue[tuple[_Worker, bytes]] = queue.Queue()
