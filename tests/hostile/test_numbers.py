@@ -30,6 +30,8 @@ NUMBERS = [
     (("reproduce", "cfls", "--out", "made"), "--workers", "-1 x"),
     (("explore",), "--port", "-1 99999 x"),
     (("bench",), "", "x"),
+    (("warmup",), "", "x rns rns-0-3"),
+    (("train", "dyck", *SMALL), "--recipe", "x publik"),
 ]  # fmt: skip
 
 

@@ -34,6 +34,10 @@ class FormalOptions:
     data: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Strings that `ndstack dataset` made.")
     ] = None
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="dissertation, or public: its public code where it differs. [dissertation]"),
+    ] = None
     learning_rate: Annotated[float | None, typer.Option(help="At the beginning [0.005].")] = None
     max_epochs: Annotated[int | None, typer.Option(help="The greatest number of epochs [200].")] = None
     lengths: Annotated[
@@ -52,6 +56,7 @@ class FormalOptions:
         counts = {"train": self.strings, "validation": self.strings and max(1, self.strings // 10)}
         names = ("learning_rate", "max_epochs", "eos", "snapshots")
         return {
+            "recipe": self.recipe,
             "data": counts | _lengths(self.lengths),
             "training": {name: getattr(self, name) for name in names},
         }
