@@ -72,9 +72,10 @@ def _has_mixed_lstm(device: str) -> bool:
 def _has_lstm(dtype: torch.dtype) -> bool:
     """Whether it does on this CPU: oneDNN has no such LSTM for CPUs without AVX-512.
 
-    Torch is asked once, and draws no random numbers for it.
+    Torch is asked once; its random numbers are not touched.
     """
-    lstm = torch.nn.utils.skip_init(torch.nn.LSTM, 1, 1)  # type: ignore[no-untyped-call]
+    with torch.random.fork_rng(devices=[]):
+        lstm = torch.nn.LSTM(1, 1)
     try:
         with torch.no_grad(), torch.autocast("cpu", dtype):
             lstm(torch.zeros(1, 1, 1))
