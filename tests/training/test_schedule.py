@@ -76,6 +76,6 @@ def test_the_public_code_judges_perplexity_and_waits_for_six_epochs():
     assert rates == pytest.approx([1.0] * 6 + [0.9] * 5)
     slow = [
         3.0 - 4e-5 * step for step in range(7)
-    ]  # in all less than 1e-4 of 3 nats, but not of the perplexity
+    ]  # less than 1e-4 of 3 nats in all
     assert follow(slow, learning_rate=1.0)[1][-1] == pytest.approx(0.9)
     assert follow(slow, learning_rate=1.0, decay_by="perplexity")[1][-1] == 1.0
