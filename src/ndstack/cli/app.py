@@ -34,7 +34,7 @@ PANELS = {
     ),
     "Natural language": ("text",),
     "Experiments": ("reproduce", "sweep", "report"),
-    "Speed": ("bench",),
+    "Speed": ("warmup", "bench"),
 }
 """All commands in the order of `ndstack --help`: what a newcomer needs first comes first."""
 

@@ -1,5 +1,6 @@
 """Arguments that several commands share: one name, one meaning, one wording."""
 
+import logging
 import os
 from importlib import resources
 from pathlib import Path
@@ -23,6 +24,13 @@ def as_text(given: Any) -> Any:
     except UnicodeEncodeError:
         return os.fsencode(given).decode("utf-8", "replace")
     return given
+
+
+def silence(quiet: bool) -> bool:
+    """With --quiet, nothing is said about kernels that are compiled."""
+    if quiet:
+        logging.getLogger("ndstack").setLevel(logging.ERROR)
+    return quiet
 
 
 def complete_language(incomplete: str) -> list[str]:
@@ -88,7 +96,7 @@ OutSvg = Annotated[
 ]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show the result only.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show the result only.", callback=silence)]
 Corpus = Annotated[
     Path | None, typer.Option("--corpus", metavar="FOLDER", help="What `ndstack text prepare` made.")
 ]

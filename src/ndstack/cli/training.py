@@ -43,6 +43,10 @@ class FormalOptions:
     data: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Strings that `ndstack dataset` made.")
     ] = None
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="dissertation, or public: its public code where it differs. [dissertation]"),
+    ] = None
     learning_rate: Annotated[float | None, typer.Option(help="At the beginning [0.005].")] = None
     max_epochs: Annotated[int | None, typer.Option(help="The greatest number of epochs [200].")] = None
     lengths: Annotated[
@@ -71,6 +75,7 @@ class FormalOptions:
         names = ("learning_rate", "max_epochs", "eos", "snapshots")
         lengths, last = _stages(self.stages, self.lengths)
         return {
+            "recipe": self.recipe,
             "data": counts | _lengths(lengths),
             "training": {name: getattr(self, name) for name in names} | last,
         }

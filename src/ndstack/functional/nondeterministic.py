@@ -10,13 +10,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError
+from ndstack.errors import NdstackError, check_size
 from ndstack.kernels import reference
 from ndstack.kernels.scan import Setting, log_sum, quotient, scan
+from ndstack.kernels.tracing import opaque, refuse_transforms
 
 BACKENDS = ("auto", "cpu", "portable", "reference")
 
 
+@opaque
 def nondeterministic(
     push: Tensor,
     replace: Tensor,
@@ -65,6 +67,7 @@ def nondeterministic(
         `return_attention` also the distribution over the steps at which the top symbol was pushed,
         given state and symbol, [B, n, Q, S, n + 1]; step 0 is the initial bottom symbol.
     """
+    refuse_transforms()
     _check(push, replace, pop, vectors, bottom, window, backend)
     states, symbols = push.shape[2:4]
     if backend == "auto":
@@ -165,8 +168,8 @@ def _check(
             )
     if push.dtype not in (torch.float32, torch.float64):
         raise NdstackError(f"weights are {push.dtype}, expected float32 or float64; use .float()")
-    if window is not None and window < 1:
-        raise NdstackError(f"window is {window}, expected 1 or more, or None for no window")
+    if window is not None:
+        check_size("window", window)
     if backend not in BACKENDS:
         raise NdstackError(f"backend is {backend!r}, expected one of {', '.join(BACKENDS)}")
     if backend == "cpu" and push.device.type != "cpu":

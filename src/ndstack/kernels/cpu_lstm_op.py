@@ -20,6 +20,7 @@ from ndstack.kernels.cpu_state import Memory, Place, chart_of
 from ndstack.kernels.lstm import LSTMWeights, weight_gradients
 from ndstack.kernels.rows import as_array, refuse_second_derivatives
 from ndstack.kernels.threads import share
+from ndstack.kernels.tracing import refuse_transforms
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -70,6 +71,7 @@ def run(
         by_state: whether readings tell the state.
         limit: how much mass may be lost, as a logarithm; the guard's own limit if None.
     """
+    refuse_transforms()
     lost = memory[5].clone()
     memory = (*memory[:5], lost, *memory[6:])
     bound = LIMITS[inputs.dtype] if limit is None else limit

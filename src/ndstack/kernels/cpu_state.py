@@ -22,6 +22,7 @@ from ndstack.kernels.cpu_engine import LIMITS, CpuChart, zeros
 from ndstack.kernels.cpu_tape import Call, Tape, enclose, expose, links
 from ndstack.kernels.cpu_tape import advance as go_on
 from ndstack.kernels.layout import Layout, layout
+from ndstack.kernels.tracing import refuse_transforms
 
 
 @dataclasses.dataclass(eq=False)
@@ -194,6 +195,7 @@ def advance(
         attend: whether the attention is wanted.
         limit: how much mass may be lost, as a logarithm; the guard's own limit if None.
     """
+    refuse_transforms()
     linked = torch.is_grad_enabled() and (given.requires_grad or bool(layer and layer[0].requires_grad))
     memory, place, tape = _on_tape(memory, place, linked)
     lost = memory[5].clone()

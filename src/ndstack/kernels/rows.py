@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
+from ndstack.kernels.tracing import transformed
 
 _WORTH_A_THREAD = 4_000_000
 
@@ -54,11 +55,12 @@ def locate(tensor: Tensor | None) -> tuple[int, int]:
 
 
 def compilable(tensor: Tensor) -> bool:
-    """Whether compiled code can take it; torch.compile must trace the plain version instead."""
+    """Whether compiled code can take it; tracers and transforms must have the plain version instead."""
     return (
         tensor.is_cpu
         and (tensor.dtype is torch.float32 or tensor.dtype is torch.float64)
         and not torch.compiler.is_compiling()
+        and not transformed()
     )
 
 

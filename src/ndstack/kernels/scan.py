@@ -26,6 +26,7 @@ from torch import Tensor
 
 from ndstack.kernels import reference
 from ndstack.kernels.rows import refuse_second_derivatives
+from ndstack.kernels.tracing import refuse_transforms
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +64,7 @@ def scan(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
     Args:
         actions: [B, n, A], log weights of push [K * K], replace [K * K] and pop [K * Q].
     """
+    refuse_transforms()
     if setting.backend == "reference" or 0 in actions.shape[:2]:
         return in_log_space(actions, setting)
     sure: list[Tensor] = []

@@ -16,7 +16,7 @@ A stack is a `torch.nn.Module` without running state: what changes from step to 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from torch import Tensor
 from ndstack.errors import NdstackError
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.lstm import cell as lstm_cell
+from ndstack.kernels.tracing import Recordable, opaque
 from ndstack.stacks.state import Device, State
 
 __all__ = ["PushActivation", "Stack", "State", "StateT"]
@@ -34,8 +35,16 @@ PushActivation = Literal["sigmoid", "tanh", "identity"]
 
 StateT = TypeVar("StateT", bound=State)
 
+_BUILT_ON = {
+    "log_weights": ("_drive", "_step_lstm", "_run_lstm"),
+    "_step": ("_scan", "_drive", "_step_lstm", "_run_lstm"),
+    "_drive": ("_step_lstm", "_run_lstm"),
+    "_step_lstm": ("_run_lstm",),
+}
+"""What the methods of the base class use, by which a subclass is to be judged if it has changed that."""
 
-class Stack(torch.nn.Module, ABC, Generic[StateT]):
+
+class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
     """A differentiable stack.
 
     Attributes:
@@ -55,6 +64,14 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
     reading_size: int
     push_activation: PushActivation = "sigmoid"
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A class that changes what a step is inherits no faster version of what steps were before."""
+        super().__init_subclass__(**options)
+        own = vars(cls)
+        older = {name for changed, names in _BUILT_ON.items() if changed in own for name in names}
+        for name in older - own.keys():
+            setattr(cls, name, getattr(Stack, name))
+
     @abstractmethod
     def start(self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None) -> StateT:
         """The stacks before the first step; `state.reading` is r_0.
@@ -65,6 +82,7 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             device: where; torch's default device if not given.
         """
 
+    @opaque
     def step(self, state: StateT, actions: Tensor, pushed: Tensor | None = None) -> StateT:
         """One step. The new reading is `new_state.reading`; the old state stays valid.
 
@@ -86,6 +104,7 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
         """How wide the layer that drives the stack is: `action_size + push_size`."""
         return self.action_size + self.push_size
 
+    @opaque
     def drive(self, state: StateT, hidden: Tensor, weight: Tensor, bias: Tensor) -> StateT:
         """One step from the hidden state of a controller, with the layer between the two.
 
@@ -125,6 +144,7 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             bias = bias.to(reading.dtype)
         return self._drive(state, hidden, weight, bias)
 
+    @opaque
     def scan(
         self, actions: Tensor, pushed: Tensor | None = None, state: StateT | None = None
     ) -> tuple[Tensor, StateT]:
@@ -149,6 +169,7 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
         dtype = state.reading.dtype
         return self._scan(state, actions.to(dtype), None if pushed is None else pushed.to(dtype))
 
+    @opaque
     def run_lstm(
         self,
         inputs: Tensor,
@@ -185,6 +206,7 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             )
         return self._run_lstm(inputs, weights, memory, state)
 
+    @opaque
     def step_lstm(
         self, inputs: Tensor, weights: LSTMWeights, memory: tuple[Tensor, Tensor], state: StateT
     ) -> tuple[tuple[Tensor, Tensor], StateT]:

@@ -26,7 +26,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError
+from ndstack.errors import check_size
 from ndstack.functional.nondeterministic import attended
 from ndstack.kernels.cpu_lstm_op import Driven
 from ndstack.kernels.cpu_lstm_op import run as run_lstm
@@ -112,12 +112,9 @@ class Nondeterministic(Stack[NondeterministicState]):
         bottom_fix: bool = True,
     ) -> None:
         super().__init__()
-        for name, value in (("states", states), ("symbols", symbols)):
-            if value < 1:
-                raise NdstackError(f"{name} is {value}, expected 1 or more")
-        for name, size in (("vector_size", vector_size), ("window", window)):
-            if size is not None and size < 1:
-                raise NdstackError(f"{name} is {size}, expected 1 or more, or None")
+        states, symbols = check_size("states", states), check_size("symbols", symbols)
+        vector_size = None if vector_size is None else check_size("vector_size", vector_size)
+        window = None if window is None else check_size("window", window)
         self.states, self.symbols, self.vector_size = states, symbols, vector_size
         self.normalized, self.read_states = normalized, read_states
         self.window, self.bottom_fix = window, bottom_fix

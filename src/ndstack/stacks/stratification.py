@@ -7,7 +7,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError
+from ndstack.errors import check_size
 from ndstack.kernels import stratification as kernel
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.rows import compilable
@@ -49,9 +49,7 @@ class Stratification(Stack[StratificationState]):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        if size < 1:
-            raise NdstackError(f"size {size} given, expected at least 1")
-        self.push_size = self.reading_size = size
+        self.push_size = self.reading_size = check_size("size", size)
 
     def start(
         self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError
+from ndstack.errors import NdstackError, check_size
 from ndstack.kernels import superposition as kernel
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.rows import compilable
@@ -52,12 +52,11 @@ class Superposition(Stack[SuperpositionState]):
         self, size: int | Sequence[int], depth: int | None = None, *, synchronized: bool = False
     ) -> None:
         super().__init__()
-        self.sizes = (size,) if isinstance(size, int) else tuple(size)
-        if not self.sizes or min(self.sizes) < 1:
-            raise NdstackError(f"size {size} given, expected at least 1 for each stack")
-        if depth is not None and depth < 1:
-            raise NdstackError(f"depth {depth} given, expected at least 1, or None for no limit")
-        self.depth = depth
+        sizes = size if isinstance(size, Sequence) and not isinstance(size, str) else (size,)
+        self.sizes = tuple(check_size("size", one) for one in sizes)
+        if not self.sizes:
+            raise NdstackError("no sizes given, expected one for each of one or more stacks")
+        self.depth = None if depth is None else check_size("depth", depth)
         self.synchronized = synchronized
         self.action_size = 3 if synchronized else 3 * len(self.sizes)
         self.push_size = self.reading_size = sum(self.sizes)

@@ -32,6 +32,7 @@ from ndstack.nn.configuration import Layers, Size
 from ndstack.nn.controllers import ControllerKind
 from ndstack.nn.initialization import LayerInit
 from ndstack.nn.language_model import OutputKind
+from ndstack.training.recipes import take_recipe
 
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["32", "64", "bf16-mixed"]
@@ -75,6 +76,8 @@ class TrainingConfig(Settings):
     decay: Annotated[float, Field(gt=0, le=1)] = 0.9
     decay_after: PositiveInt = 5
     decay_threshold: Annotated[float, Field(ge=0, lt=1)] = 1e-4
+    decay_by: Literal["cross_entropy", "perplexity"] = "cross_entropy"
+    """Of which number the threshold is a share."""
     stop_after: PositiveInt = 10
     eos: bool = True
     """Whether the end of a string is predicted (from chapter 6 on) or not (chapter 5)."""
@@ -133,6 +136,11 @@ class ModelOptions(Settings):
     output: OutputKind = "full"
     layers_init: LayerInit = "xavier"
     actions_init: LayerInit = "uniform"
+    attention_actions_init: LayerInit = "xavier"
+    pushes_init: LayerInit | None = None
+    tanh_gain: PositiveFloat = 1.0
+    stacks_apart: bool = False
+    exp_pushes: bool = False
     init_bound: PositiveFloat = 0.1
 
 
@@ -186,7 +194,7 @@ class RunConfig(Settings):
     @classmethod
     def of(cls, values: Mapping[str, Any], source: str = "the configuration") -> Self:
         """Check plain data; what is wrong is said in one line that names the place."""
-        values = dict(values)
+        values = merge(*take_recipe(values, source))
         training = values.get("training", {})
         if isinstance(training, Mapping):
             values["training"] = {"seed": values.get("seed", 0), **training}

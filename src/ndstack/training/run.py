@@ -313,6 +313,10 @@ def change_settings(folder: str | Path, values: Mapping[str, Any]) -> None:
     """
     if not values:
         return
+    if "recipe" in values:
+        raise TrainingError(
+            "a recipe given for a run that began without it; begin a new run in another folder"
+        )
     run = Run.open(folder)
     new = RunConfig.of(merge(run.config.model_dump(mode="json"), values), "the settings")
     before, after = flatten(run.config.model_dump(mode="json")), flatten(new.model_dump(mode="json"))
