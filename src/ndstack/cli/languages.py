@@ -47,6 +47,7 @@ def languages(as_json: AsJson = False) -> None:
     columns = ("name", "strings", "a sample")
     print_table(columns, (list(row.values()) for row in rows), unbroken=("name", "a sample"))
     print("All but hardest-cfl and count-3 also for k symbols, as in marked-reversal(k=40).")
+    print("dyck(public) and padded-reversal(public): as in the data of the dissertation's public code.")
 
 
 @command(
