@@ -66,6 +66,7 @@ def test_data_sets_and_names(tmp_path):
     made = languages.make_dataset(languages.get("dyck(public)"), 1, plan)
     languages.write_dataset(made, tmp_path / "data")
     read = languages.read_dataset(tmp_path / "data")
-    assert read.language.name == "dyck(public)" and read.train == made.train
+    assert read.language.name == "dyck(public)"
+    assert read.train == made.train
     with pytest.raises(LanguageError, match="unmarked-reversal has no public version"):
         languages.get("unmarked-reversal(public)")

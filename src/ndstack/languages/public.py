@@ -46,7 +46,7 @@ def _remove_all(rules: list[Rule], unwanted: Callable[[Sequence[Symbol]], bool])
 
 
 def _put_in(rule: Rule, gone: Rule) -> Iterator[Rule]:
-    """The rule with every choice of places where the removed one is put in; no rule here is recursive in it."""
+    """The rule with every choice of places where the removed one is put in."""
     rest = 1 - gone.weight
     scale = rule.weight / rest if rule.left == gone.left else rule.weight
     options: list[list[tuple[tuple[Symbol, ...], float]]] = [
