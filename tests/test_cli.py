@@ -305,8 +305,22 @@ def test_what_a_machine_has_no_room_for(error, message, monkeypatch):
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", ["sample --lengths 3 --grammar", "grammar", "probability aaa --grammar"])
+def test_a_grammar_that_loses_probability_is_warned_about(command, tmp_path):
+    for share, warned in (("[2/3]", True), ("[1/2]", False)):
+        (tmp_path / "my.cfg").write_text(f"S -> S S {share} | 'a' [{1 - eval(share[1:-1])}]")
+        result = ndstack(*command.split(), "my.cfg", cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+        assert result.stderr.count("\n") == warned
+        assert (
+            "ndstack: warning: my.cfg: derivations end with probability 0.5 only" in result.stderr
+        ) is warned
+
+
 @pytest.mark.parametrize("text, message", [
     ("", "the grammar is empty"),
+    ("S → 'a'", "line 1: \"S → 'a'\" has → where an arrow is expected; use ->"),
+    ("S ::= 'a'", "has ::= where an arrow is expected; use ->"),
     ("S -> 'a' [0.5] | 'b' [0.4]", "sum to 0.9 instead of 1"),
     ("S -> 'a' [1.5] | 'b' [-0.5]", "rule S -> 'b' has weight -0.5"),
     ("S -> 'a' [nan]", "rule S -> 'a' has weight nan"),

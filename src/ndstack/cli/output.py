@@ -1,9 +1,15 @@
 """How commands show what they found."""
 
+import sys
 from collections.abc import Collection, Iterable, Sequence
 
 WIDE = 200
 """Columns where there is no terminal whose width counts."""
+
+
+def warn(message: str) -> None:
+    """One line on standard error about input that is accepted but is probably not what is meant."""
+    print(f"ndstack: warning: {message}", file=sys.stderr)
 
 
 def print_table(

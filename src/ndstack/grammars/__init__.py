@@ -1,7 +1,7 @@
 """Context-free grammars: notation, normal forms, inside weights, sampling by length, parses."""
 
 from ndstack.grammars.binary import uniform
-from ndstack.grammars.fixed_point import allsum, allsums, null_weights
+from ndstack.grammars.fixed_point import allsum, allsums, is_consistent, null_weights
 from ndstack.grammars.forest import best_parse, count_parses, parses
 from ndstack.grammars.grammar import CFG, PCFG, Nonterminal, Rule, Symbol, WeightedCFG, Word
 from ndstack.grammars.greibach import greibach, is_greibach, is_two_greibach, two_greibach
@@ -29,6 +29,7 @@ __all__ = [
     "greibach",
     "homomorphism",
     "in_hardest",
+    "is_consistent",
     "is_greibach",
     "is_two_greibach",
     "log_inside",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndstack.errors import DivergenceError
-from ndstack.grammars.grammar import CFG, Nonterminal, Rule
+from ndstack.grammars.grammar import CFG, PCFG, Nonterminal, Rule
 
 Vector = NDArray[np.float64]
 
@@ -38,6 +38,15 @@ def allsum(grammar: CFG) -> float:
 def allsums(grammar: CFG) -> dict[Nonterminal, float]:
     """The total weight of all derivations from each nonterminal."""
     return _solve_rules(grammar, [(rule, True) for rule in grammar.rules])
+
+
+def is_consistent(grammar: PCFG, tolerance: float = 1e-6) -> bool:
+    """Whether derivations end with probability 1, so that the probabilities of all strings sum to 1.
+
+    S -> S S [2/3] | 'a' [1/3] is not consistent: with probability 1/2 a derivation goes on for ever. `allsum`
+    is the probability that it ends.
+    """
+    return allsum(grammar) > 1 - tolerance
 
 
 def null_weights(grammar: CFG) -> dict[Nonterminal, float]:
