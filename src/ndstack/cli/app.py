@@ -27,6 +27,7 @@ PANELS = {
         "probability",
         "dataset",
         "grammar",
+        "trees",
         "automaton",
         "recognize",
     ),

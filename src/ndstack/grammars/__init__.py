@@ -2,7 +2,7 @@
 
 from ndstack.grammars.binary import uniform
 from ndstack.grammars.fixed_point import allsum, allsums, is_consistent, null_weights
-from ndstack.grammars.forest import best_parse, count_parses, parses
+from ndstack.grammars.forest import best_parse, best_parses, count_parses, parses
 from ndstack.grammars.grammar import CFG, PCFG, Nonterminal, Rule, Symbol, WeightedCFG, Word
 from ndstack.grammars.greibach import greibach, is_greibach, is_two_greibach, two_greibach
 from ndstack.grammars.hardest import encode, homomorphism, in_hardest
@@ -23,6 +23,7 @@ __all__ = [
     "allsum",
     "allsums",
     "best_parse",
+    "best_parses",
     "count_parses",
     "encode",
     "generates",

@@ -57,7 +57,8 @@ def null_weights(grammar: CFG) -> dict[Nonterminal, float]:
     if grammar.weighted:
         return _solve_rules(grammar, [(r, not _has_terminal(r)) for r in grammar.rules])
     nullable: set[Nonterminal] = set()
-    for _ in grammar.nonterminals:
+    before = -1
+    while before != (before := len(nullable)):
         nullable |= {r.left for r in grammar.rules if all(s in nullable for s in r.right)}
     return {A: float(A in nullable) for A in grammar.nonterminals}
 
@@ -65,7 +66,8 @@ def null_weights(grammar: CFG) -> dict[Nonterminal, float]:
 def derive_nonempty(grammar: CFG) -> set[Nonterminal]:
     """The nonterminals that derive something other than ε."""
     found: set[Nonterminal] = set()
-    for _ in grammar.nonterminals:
+    before = -1
+    while before != (before := len(found)):
         found |= {r.left for r in grammar.rules if any(isinstance(s, str) or s in found for s in r.right)}
     return found
 

@@ -18,6 +18,7 @@ from ndstack.automata.compact import variants
 from ndstack.automata.pda import BottomMarkedPDA
 from ndstack.errors import NdstackError
 from ndstack.grammars import CFG, Rule
+from ndstack.grammars.greibach import ASK_THE_GRAMMAR
 from ndstack.nn.compiled import Layout, compile_mlp, compile_rnn, with_trap
 
 EOS, UNKNOWN = "EOS", "unknown"
@@ -189,7 +190,7 @@ def _network(automata: Sequence[RestrictedPDA], alphabet: tuple[str, ...], memor
         raise NdstackError(
             f"the automaton has {len(layout.states)} states and {len(layout.tops)} stack symbols, and the "
             f"transition weights are dense in both: reading 40 symbols would take about {_size(need)}, more "
-            f"than the limit of {_size(memory)}; simplify the grammar or raise `memory`"
+            f"than the limit of {_size(memory)} (`memory` in Python); {ASK_THE_GRAMMAR}"
         )
     return layout
 
