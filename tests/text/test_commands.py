@@ -149,7 +149,7 @@ def test_one_file_is_prepared_with_a_split_and_a_warning_about_punctuation(tmp_p
     result = ndstack("text", "prepare", "book.txt", "--out", "plain", cwd=tmp_path)
     assert result.returncode == 0
     warnings = result.stderr.splitlines()
-    assert "50% of the word types end in punctuation, such as" in warnings[0]
+    assert "45% of the word types end in punctuation, such as" in warnings[0]
     assert "--tokenize words" in warnings[0]
     assert "has no validation part" in warnings[1]
     words = ("--split", "90/5/5", "--tokenize", "words")
