@@ -225,8 +225,11 @@ def _left_corners(edges: list[Rule]) -> list[tuple[Nonterminal, Nonterminal]]:
     return list(pairs)
 
 
+LONGEST_LABEL = 16
+
+
 class _Cutter:
-    """Cuts right sides down; equal pieces share a variable."""
+    """Cuts right sides down; equal pieces share a variable, which is called after what it derives: NP·VP."""
 
     def __init__(self, rules: list[Rule], split: set[Right], cut: Cut) -> None:
         self.given, self.split, self.cut = rules, split, cut
@@ -246,7 +249,8 @@ class _Cutter:
         if len(symbols) == 1 and isinstance(symbols[0], Nonterminal):
             return symbols[0]
         if symbols not in self.names:
-            name = _free(f"R{len(self.names)}", self.taken)
+            label = "·".join(map(str, symbols))
+            name = _free(label if len(label) <= LONGEST_LABEL else f"{label[:LONGEST_LABEL]}…", self.taken)
             self.taken.add(name.name)
             self.names[symbols] = name
         return self.names[symbols]

@@ -180,7 +180,8 @@ def _without_weights(machine: Machine) -> Machine:
 
 def _network(automata: Sequence[RestrictedPDA], alphabet: tuple[str, ...], memory: int) -> Layout:
     """The automaton of the proof, and its layout, if the network is not too large."""
-    renamed = [_rename(pda) for pda in automata]
+    names = _shared_names(automata)
+    renamed = [_rename(pda, names) for pda in automata]
     parts = union(renamed) if len(renamed) > 1 else Union(renamed[0], (renamed[0].accept,))
     eos, unknown = distinct(EOS, alphabet), distinct(UNKNOWN, alphabet)
     parts = with_trap(parts, (*alphabet, unknown))
@@ -210,9 +211,22 @@ def _smallest(choices: list[list[RestrictedPDA]]) -> list[RestrictedPDA]:
     return min(found, key=cost)
 
 
-def _rename(pda: RestrictedPDA) -> RestrictedPDA:
-    """⊥ and numbers as stack symbols, so that the parts of a union share them."""
-    names = {x: str(number) for number, x in enumerate(pda.stack_alphabet)} | {pda.bottom: BOTTOM}
+def _shared_names(automata: Sequence[RestrictedPDA]) -> list[str]:
+    """⊥, then one name for the stack symbols of the same number in each automaton: theirs, joined by |."""
+    most = max(len(pda.stack_alphabet) for pda in automata)
+    found = [BOTTOM]
+    for number in range(1, most):
+        own = [pda.stack_alphabet[number] for pda in automata if number < len(pda.stack_alphabet)]
+        name = "|".join(dict.fromkeys(own))
+        while name in found:
+            name += "'"
+        found.append(name)
+    return found
+
+
+def _rename(pda: RestrictedPDA, shared: Sequence[str]) -> RestrictedPDA:
+    """The same names of stack symbols for all parts of a union, so that they share them."""
+    names = dict(zip(pda.stack_alphabet, shared, strict=False))
 
     def rename(stack: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(names[x] for x in stack)
