@@ -27,6 +27,7 @@ from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
     from ndstack.nn import LanguageModel
+    from ndstack.text import Corpus as TextCorpus
     from ndstack.training import Run
 
 text = typer.Typer(
@@ -108,9 +109,8 @@ def prepare(
     lines in order: the first ones for training, the last ones for testing. The vocabulary is that of the
     training part; all other words become `<unk>`.
     """
-    from ndstack.cli.output import warn
     from ndstack.progress import progress_bar
-    from ndstack.text.preparation import glued, prepare, work
+    from ndstack.text.preparation import prepare, work
     from ndstack.text.splitting import parse_split
     from ndstack.text.vocabulary import read_vocabulary
 
@@ -127,14 +127,7 @@ def prepare(
             tokenize=tokenize,
             progress=advance,
         )
-    ends = glued(corpus.vocabulary)
-    if tokenize == "spaces" and len(ends) > GLUED * len(corpus.vocabulary):
-        warn(
-            f"{len(ends) / len(corpus.vocabulary):.0%} of the word types end in punctuation, such as "
-            f"{ends[0]!r}; --tokenize words separates it"
-        )
-    if "valid" not in corpus.header.splits:
-        warn(f"{out} has no validation part, which training needs; --split 90/5/5 makes one from one file")
+    _warn_about(corpus, tokenize)
     if as_json:
         print(corpus.header.model_dump_json())
         return
@@ -142,6 +135,23 @@ def prepare(
     for name, part in corpus.header.splits.items():
         share = part.unknown / part.tokens
         print(f"  {name:5} {part.tokens:>12,} tokens, {part.lines:>10,} lines, {share:.2%} <unk>")
+
+
+def _warn_about(corpus: "TextCorpus", tokenize: str) -> None:
+    """Say what training will not take, or what is probably not meant."""
+    from ndstack.cli.output import warn
+    from ndstack.text.preparation import glued
+
+    ends = glued(corpus.vocabulary)
+    if tokenize == "spaces" and len(ends) > GLUED * len(corpus.vocabulary):
+        warn(
+            f"{len(ends) / len(corpus.vocabulary):.0%} of the word types end in punctuation, such as "
+            f"{ends[0]!r}; --tokenize words separates it"
+        )
+    if "valid" not in corpus.header.splits:
+        warn(
+            f"{corpus.folder} has no validation part, which training needs; --split 90/5/5 makes one from one file"
+        )
 
 
 @text.command(
