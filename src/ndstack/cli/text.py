@@ -150,7 +150,8 @@ def _warn_about(corpus: "TextCorpus", tokenize: str) -> None:
         )
     if "valid" not in corpus.header.splits:
         warn(
-            f"{corpus.folder} has no validation part, which training needs; --split 90/5/5 makes one from one file"
+            f"{corpus.folder} has no validation part, which training needs; "
+            "--split 90/5/5 makes one from one file"
         )
 
 
