@@ -14,6 +14,7 @@ from ndstack.cli import (
     text,
     text_scores,
     training,
+    trees,
 )
 from ndstack.cli.app import app, main
 
@@ -30,4 +31,5 @@ __all__ = [
     "text",
     "text_scores",
     "training",
+    "trees",
 ]

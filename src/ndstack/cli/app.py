@@ -29,6 +29,7 @@ PANELS = {
         "probability",
         "dataset",
         "grammar",
+        "trees",
         "automaton",
         "recognize",
     ),

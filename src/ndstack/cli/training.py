@@ -16,6 +16,7 @@ from ndstack.cli.arguments import (
     OutFolderIfGiven,
     Resume,
     parse_lengths,
+    read_grammar_file,
 )
 from ndstack.cli.options import TrainOptions, unfold
 from ndstack.errors import NdstackError
@@ -190,9 +191,7 @@ def _language_values(language: str | None, grammar: Path | None) -> dict[str, An
         raise NdstackError("a LANGUAGE and --grammar given, expected one of them")
     if grammar is None:
         return {} if language is None else {"language": language}
-    from ndstack.grammars import read_grammar
-
-    return {"language": grammar.stem, "grammar": str(read_grammar(grammar))}
+    return {"language": grammar.stem, "grammar": str(read_grammar_file(grammar))}
 
 
 def _of_file(config: Path | None) -> dict[str, Any]:
