@@ -21,7 +21,7 @@ from ndstack.kernels.memory_numba import numbers
 INTEGER, DOUBLE = np.int64(0), np.float64(0)
 CHART_TABLE, ADJOINT_TABLE = 13, 14
 LOST, SURE, SPOILED = 0, 1, 2
-"""What a call says of a sequence: its chart is not to be trusted, it is, or it has no meaning (see `spoiled`)."""
+"""What a call says of a sequence: its chart may be wrong, or is right, or has no meaning (see `spoiled`)."""
 
 
 @inlined
@@ -165,14 +165,12 @@ def backward(
         grads[:] = 0
         if ok[b] == LOST:
             continue
-        place = b * steps * K * width_of(kind)
-        if ok[b] == SPOILED:
-            spoiled[b] = 1
-        elif grad_reading_at != 0 and not_finite(numbers(grad_reading_at + place, steps * K, kind)):
-            spoiled[b] = 1
-        elif grad_attention_at != 0 and not_finite(
-            numbers(grad_attention_at + place * width, steps * K * width, kind)
-        ):
+        place, bad = b * steps * K * width_of(kind), ok[b] == SPOILED
+        if not bad and grad_reading_at != 0:
+            bad = not_finite(numbers(grad_reading_at + place, steps * K, kind))
+        if not bad and grad_attention_at != 0:
+            bad = not_finite(numbers(grad_attention_at + place * width, steps * K * width, kind))
+        if bad:
             spoiled[b] = 1
         if spoiled[b]:
             grads[:] = math.nan

@@ -109,9 +109,7 @@ def _in_log_space(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
     if batch == 0 or steps == 0:
         shape = (batch, steps, math.prod(kinds))
         return actions.new_zeros(shape), actions.new_zeros(*shape, steps + 1)
-    weights = reference.run(
-        *shaped(actions, setting), window=setting.window, bottom_fix=setting.bottom_fix
-    )
+    weights = reference.run(*shaped(actions, setting), window=setting.window, bottom_fix=setting.bottom_fix)
     alpha, places = weights.alpha.flatten(2), weights.places.flatten(2, 3)
     total = log_sum(alpha).unsqueeze(-1)
     attention = quotient(places, alpha.unsqueeze(-1)) if setting.attend else actions.new_zeros(0)

@@ -1,12 +1,13 @@
 """Sequences that were given numbers without a meaning, which spoil nothing but themselves.
 
-A log weight that is nan or +inf, or a pushed vector with a number that is not finite, spoils its sequence from
-that step on: readings and attention are nan, whatever is given later, and all derivatives by what the sequence
-was given are nan. The steps before and the other sequences of the batch are as they would have been. To compute
-such a sequence again in a wider format would change nothing, so the precision guard leaves it alone.
+A log weight that is nan or +inf, or a pushed vector with a number that is not finite, spoils its sequence
+from that step on: readings and attention are nan, whatever is given later, and all derivatives by what the
+sequence was given are nan. The steps before and the other sequences of the batch are as they would have
+been. To compute such a sequence again in a wider format would change nothing, so the precision guard
+leaves it alone.
 
-The functions here do so for whole sequences, whatever the backend. Compiled steps, and runs with a controller,
-see it themselves: the mark of a spoiled chart is a nan in `lost` (see `cpu_forward.Past`).
+The functions here do so for whole sequences, whatever the backend. Compiled steps, and runs with a
+controller, see it themselves: the mark of a spoiled chart is a nan in `lost` (see `cpu_forward.Past`).
 """
 
 from __future__ import annotations
@@ -36,14 +37,25 @@ def spoiled_steps(weights: Tensor, vectors: Tensor | None = None) -> Tensor | No
 
 
 def withhold(given: Tensor, spoiled: Tensor) -> Tensor:
-    """What is given, [B, n, ...], with zeros at spoiled steps; the derivatives of spoiled sequences are nan."""
+    """What is given, [B, n, ...], with zeros at spoiled steps; derivatives of spoiled sequences are nan."""
     apply: Any = _Withhold.apply
     result: Tensor = apply(given, spoiled)
     return result
 
 
+def spoil_together(weights: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Log weights and vectors, where vectors that are not finite spoil the weights, and are withheld."""
+    if math.isfinite(vectors.detach().sum().item()):
+        return weights, vectors
+    spoiled = spoiled_steps(weights, vectors)
+    if spoiled is None:
+        return weights, vectors
+    nothing = torch.zeros_like(weights).masked_fill(spoiled[..., None], math.nan)
+    return weights + nothing, withhold(vectors, spoiled)
+
+
 def mark(result: Tensor, spoiled: Tensor) -> Tensor:
-    """The readings or the attention, [B, n, ...], with nan at spoiled steps, and in what flows back from there."""
+    """Readings or attention, [B, n, ...], with nan at spoiled steps, and in what flows back from there."""
     factors = result.new_ones(spoiled.shape).masked_fill(spoiled, math.nan)
     return result * _as_wide(factors, result)
 

@@ -34,7 +34,7 @@ from ndstack.kernels.cpu_state import Memory, Place, advance, lost_too_much, set
 from ndstack.kernels.cpu_step import LOST
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.scan import Setting, action_sizes, in_log_space, scan
-from ndstack.kernels.spoiled import spoiled_steps, withhold
+from ndstack.kernels.spoiled import spoil_together
 from ndstack.stacks.base import Stack, State
 
 
@@ -302,7 +302,7 @@ class Nondeterministic(Stack[NondeterministicState]):
     ) -> tuple[Tensor, NondeterministicState]:
         """Some steps with the given log weights [B, n, A] and vectors [B, n, m]."""
         if pushed is not None:
-            weights, pushed = _together(weights, pushed)
+            weights, pushed = spoil_together(weights, pushed)
         steps, time = weights.shape[1], state.time + weights.shape[1]
         history = (*state.history, weights) if state.complete else ()
         vectors = state.vectors
@@ -390,14 +390,3 @@ class Nondeterministic(Stack[NondeterministicState]):
 def _joined(history: tuple[Tensor, ...]) -> Tensor:
     """All log weights, [B, n, A]."""
     return torch.cat([part if part.dim() == 3 else part[:, None] for part in history], 1)
-
-
-def _together(weights: Tensor, pushed: Tensor) -> tuple[Tensor, Tensor]:
-    """Log weights and vectors of steps, where vectors that are not finite spoil the weights (see `spoiled`)."""
-    if math.isfinite(pushed.detach().sum().item()):
-        return weights, pushed
-    spoiled = spoiled_steps(weights, pushed)
-    if spoiled is None:
-        return weights, pushed
-    nothing = torch.zeros_like(weights).masked_fill(spoiled[..., None], math.nan)
-    return weights + nothing, withhold(pushed, spoiled)
