@@ -113,18 +113,17 @@ def _by_reference(
 ) -> tuple[Tensor, Tensor]:
     """The equations as they stand, zeta included: the readings [B, n, K] or [B, n, K, m], and the attention.
 
-    Log space knows no negative numbers, so vectors are shifted to be positive; zeta is linear in
-    them, and the shift comes off the reading again. All is done in float64, since a logarithm takes
+    Log space knows no negative numbers, so the vectors of a sequence are shifted to be positive; zeta
+    is linear in them, and the shift comes off the reading again. All is done in float64, since a logarithm takes
     digits from its number: in float32 it would be the least precise of the backends.
     """
-    shift = 0.0
-    shifted = low = None
+    shift = shifted = low = None
     if vectors is not None:
         vectors = vectors.double()
         low = vectors.new_zeros(vectors.shape[-1]) if bottom is None else bottom.double()
-        least = min(vectors.detach().min().item(), low.detach().min().item())
-        shift = 0.0 if least > 0 else 1.0 - least
-        shifted, low = (vectors + shift).log(), (low + shift).log()
+        least = torch.minimum(vectors.detach().amin((1, 2)), low.detach().min())
+        shift = torch.where(least > 0, 0.0, 1.0 - least)[:, None]
+        shifted, low = (vectors + shift[:, None]).log(), (low + shift).log()
     weights = reference.run(
         *shaped(actions.double(), setting),
         vectors=shifted,
@@ -135,9 +134,9 @@ def _by_reference(
     alpha, places = weights.alpha.flatten(2), weights.places.flatten(2, 3)
     total = log_sum(alpha)[..., None]
     reading = quotient(alpha, total)
-    if weights.vectors is not None:
+    if weights.vectors is not None and shift is not None:
         numerators = weights.vectors.flatten(2, 3)
-        reading = quotient(numerators, total[..., None]) - shift * reading[..., None]
+        reading = quotient(numerators, total[..., None]) - shift[..., None, None] * reading[..., None]
     return reading.to(actions.dtype), quotient(places, alpha[..., None]).to(actions.dtype)
 
 
