@@ -113,9 +113,9 @@ def _by_reference(
 ) -> tuple[Tensor, Tensor]:
     """The equations as they stand, zeta included: the readings [B, n, K] or [B, n, K, m], and the attention.
 
-    Log space knows no negative numbers, so the vectors of a sequence are shifted to be positive; zeta
-    is linear in them, and the shift comes off the reading again. All is done in float64, since a logarithm takes
-    digits from its number: in float32 it would be the least precise of the backends.
+    Log space knows no negative numbers, so the vectors of a sequence are shifted to be positive; zeta is
+    linear in them, and the shift comes off the reading again. All is done in float64, since a logarithm
+    takes digits from its number: in float32 it would be the least precise of the backends.
     """
     shift = shifted = low = None
     if vectors is not None:
