@@ -1,4 +1,4 @@
-"""Some random programs (`python -m tests.random_programs` runs many), and what becomes of a process that dies."""
+"""Some random programs (`python -m tests.random_programs` runs many), and a process that dies."""
 
 import pytest
 
