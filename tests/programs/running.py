@@ -246,14 +246,12 @@ class Run:
         return after
 
     def _fork(self, number: int, op: Op, node: Node) -> None:
-        """A chunk in a forked process, derivatives included."""
+        """A chunk in a forked process, without derivatives: torch itself hangs there after a threaded one."""
         given = self._given(number, op, node)
         theirs, _ = self._theirs(op, node, given)
         context = multiprocessing.get_context("fork")
         here, there = context.Pipe(duplex=False)
-        process = context.Process(
-            target=_in_child, args=(there, lambda: self._ours(op, node, given)[0], given[0])
-        )
+        process = context.Process(target=_in_child, args=(there, lambda: self._ours(op, node, given)[0]))
         process.start()
         there.close()
         message = here.recv() if here.poll(50) else "nothing was heard of the forked process for 50 s"
@@ -334,10 +332,11 @@ def _as_much_nan(ours: Tensor, theirs: Tensor) -> Tensor:
     return theirs.masked_fill(ours.isnan() & spoiled, math.nan)
 
 
-def _in_child(pipe: Any, work: Callable[[], Tensor], leaf: Tensor) -> None:
+def _in_child(pipe: Any, work: Callable[[], Tensor]) -> None:
     try:
-        found = work()
-        torch.autograd.grad(found.double().sum(), leaf, allow_unused=True)
+        torch.set_num_threads(1)  # torch's own threads are not in a forked process, and it waits for them
+        with torch.no_grad():
+            found = work()
         pipe.send(found.detach().double().numpy())
     except Exception as error:
         pipe.send(f"{type(error).__name__} in a forked process: {error}")
