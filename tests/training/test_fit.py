@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from ndstack.errors import NdstackError, TrainingError
+from ndstack.kernels import reference
 from ndstack.languages import Plan, get, make_dataset
 from ndstack.nn import models
 from ndstack.training import FormalTask, Run, TrainingConfig, fit, make_data, make_model, train
@@ -108,6 +109,24 @@ def test_a_loss_that_is_not_finite_names_the_step_and_keeps_the_best_model(tmp_p
     assert len(run.metrics()) == 2
     assert all(torch.isfinite(parameter).all() for parameter in run.load().parameters())
     assert "the loss is nan" in (tmp_path / "run" / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("name", ["rns-2-2", "vrns-1-2-2", "sup-3", "strat-3"])
+def test_a_nan_stops_training_at_its_first_step_and_at_once(name, data, monkeypatch):
+    class Fails(FormalTask):
+        def loss(self, model, epoch, step):
+            if (epoch, step) == (0, 2):
+                with torch.no_grad():
+                    next(p for p in model.parameters() if p.dim() == 2)[0, 0] = math.nan
+            return super().loss(model, epoch, step)
+
+    def run(*arguments, **options):
+        raise AssertionError("computed again in log space")
+
+    monkeypatch.setattr(reference, "run", run)
+    model = models.build(name, data.language, hidden=6)
+    with pytest.raises(TrainingError, match=r"^the \S+ (norm )?is nan in epoch 1, step 3; .*$"):
+        fit(model, Fails(data, model), TrainingConfig(max_epochs=1))
 
 
 def test_a_diverging_run_stops_too(tmp_path):

@@ -174,6 +174,7 @@ class _MoveLinks(torch.autograd.Function):
                 continue
             back = zeros(shape[0], shape[1], grad.dtype)
             back[:, first : first + count] = grad[:, :count]
+            back[grad[:, 0].isnan()] = math.nan  # a spoiled sequence, wherever its chart is
             results.append(back)
         return *results, None
 
@@ -227,8 +228,8 @@ def settled(memory: Memory, place: Place) -> tuple[Memory, Place]:
     """The same charts, with links that are ordinary tensors in the graph of derivatives."""
     if place.tape is None:
         return memory, place
-    links = expose(memory[6], place.tape, place.time)
-    return (*memory[:6], *links), dataclasses.replace(place, tape=None)
+    dense = expose(memory[6], place.tape, place.time, memory[0], place.layout)
+    return (*memory[:6], *dense), dataclasses.replace(place, tape=None)
 
 
 def lost_too_much(memory: Memory) -> bool:

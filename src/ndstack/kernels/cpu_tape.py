@@ -11,6 +11,7 @@ Where a chain begins and ends, the chart is an ordinary tensor again: `enclose` 
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any
 
@@ -34,6 +35,7 @@ class Pass:
         task: torch's number of the backward pass.
         columns, alpha: those by the chart's columns [B, size] and by log alpha [B, ends].
         end: the step that came first; 0 before that.
+        spoiled: [B], sequences all of whose derivatives from here on down are nan (see `spoiled`).
         table: for `cpu_step`.
     """
 
@@ -42,6 +44,7 @@ class Pass:
         self.tape, self.task, self.end = tape, task, 0
         self.columns = zeros(tape.batch, at.size, tape.dtype)
         self.alpha = zeros(tape.batch, at.ends, tape.dtype)
+        self.spoiled = np.zeros(tape.batch, np.uint8)
         self.table: Any = None
 
     def begin_at(self, end: int) -> None:
@@ -62,7 +65,7 @@ class Pass:
         ]
         places = [part.data_ptr() for part in (self.columns, self.alpha, *rooms)]
         sizes = [tape.begin, end, at.ends, back, int(users[-1]), int(tape.older)]
-        self.table = np.array([*places, users.ctypes.data, *sizes], np.int64)
+        self.table = np.array([*places, users.ctypes.data, *sizes, self.spoiled.ctypes.data], np.int64)
         self._kept = (rooms, users)
         self.at = self.table.ctypes.data
 
@@ -75,6 +78,7 @@ class Pass:
         if alpha is not None:
             end = (time + 2) * at.kinds
             self.alpha[:, :end] += alpha[:, :end]
+            self.spoiled |= alpha[:, 0].isnan().numpy()
 
 
 class Tape:
@@ -94,7 +98,7 @@ class Tape:
         self.batch, self.dtype = tensors[0].shape[0], tensors[0].dtype
         self.kind = KIND[self.dtype]
         self._passes: dict[int, Pass] = {}
-        self._flags, self._used, self._flags_at = np.zeros((0, self.batch), np.bool_), 0, 0
+        self._flags, self._used, self._flags_at = np.zeros((0, self.batch), np.uint8), 0, 0
         self.hold(tensors, layout)
 
     def hold(self, tensors: tuple[Tensor, ...], layout: Layout) -> None:
@@ -105,10 +109,10 @@ class Tape:
         self.table = np.array([*numbers, *places], np.int64)
         self.at = self.table.ctypes.data
 
-    def flags(self) -> tuple[npt.NDArray[np.bool_], int]:
+    def flags(self) -> tuple[npt.NDArray[np.uint8], int]:
         """A new array of `batch` flags, and its address; from a block, which is quicker than one by one."""
         if self._used == len(self._flags):
-            self._flags, self._used = np.zeros((64, self.batch), np.bool_), 0
+            self._flags, self._used = np.zeros((64, self.batch), np.uint8), 0
             self._flags_at = self._flags.ctypes.data
         self._used += 1
         return self._flags[self._used - 1], self._flags_at + (self._used - 1) * self.batch
@@ -229,21 +233,24 @@ class _Enclose(torch.autograd.Function):
             cpu_step.finish(tape.kind, tape.at, run.at, 0, tape.batch)
         tape.forget()
         size, ends = ctx.sizes  # the chart may have grown since; its first columns are where they were
+        if run.spoiled.any():
+            rows = torch.from_numpy(run.spoiled).bool()
+            run.columns[rows] = run.alpha[rows] = math.nan
         return run.columns[:, :size], run.alpha[:, :ends], None
 
 
 class _Expose(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, token: Tensor, tape: Tape, time: int) -> Any:
+    def forward(ctx: Any, token: Tensor, tape: Tape, time: int, columns: Tensor, layout: Layout) -> Any:
         ctx.tape, ctx.time = tape, time
         ctx.set_materialize_grads(False)
-        return links(tape.tensors[0], tape.layout)
+        return links(columns, layout)
 
     @staticmethod
     def backward(ctx: Any, columns: Tensor | None, alpha: Tensor | None) -> Any:
         refuse_second_derivatives()
         ctx.tape.current().add(ctx.time, columns, alpha)
-        return None, None, None
+        return None, None, None, None, None
 
 
 def links(columns: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
@@ -259,12 +266,16 @@ def enclose(dense: tuple[Tensor, ...], tape: Tape) -> Tensor:
     return token
 
 
-def expose(token: Tensor, tape: Tape, time: int) -> tuple[Tensor, ...]:
-    """The links of an ordinary chart, from the token of a chain at some time."""
+def expose(token: Tensor, tape: Tape, time: int, columns: Tensor, layout: Layout) -> tuple[Tensor, ...]:
+    """The links of an ordinary chart, from the token of a chain at some time.
+
+    Args:
+        columns, layout: of the chart; the tape may keep its own in larger memory by now.
+    """
     if not token.requires_grad:
-        return links(tape.tensors[0], tape.layout)
+        return links(columns, layout)
     apply: Any = _Expose.apply
-    return tuple(apply(token, tape, time))
+    return tuple(apply(token, tape, time, columns.detach(), layout))
 
 
 def advance(

@@ -31,8 +31,10 @@ from ndstack.functional.nondeterministic import attended
 from ndstack.kernels.cpu_lstm_op import Driven
 from ndstack.kernels.cpu_lstm_op import run as run_lstm
 from ndstack.kernels.cpu_state import Memory, Place, advance, lost_too_much, settled, start, with_room
+from ndstack.kernels.cpu_step import LOST
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.scan import Setting, action_sizes, in_log_space, scan
+from ndstack.kernels.spoiled import spoil_together
 from ndstack.stacks.base import Stack, State
 
 
@@ -296,6 +298,8 @@ class Nondeterministic(Stack[NondeterministicState]):
         self, state: NondeterministicState, weights: Tensor, pushed: Tensor | None
     ) -> tuple[Tensor, NondeterministicState]:
         """Some steps with the given log weights [B, n, A] and vectors [B, n, m]."""
+        if pushed is not None:
+            weights, pushed = spoil_together(weights, pushed)
         steps, time = weights.shape[1], state.time + weights.shape[1]
         history = (*state.history, weights) if state.complete else ()
         vectors = state.vectors
@@ -362,7 +366,7 @@ class Nondeterministic(Stack[NondeterministicState]):
             reading, attention, memory, place = self._advance(memory, place, past, history)
             attention = None if attention is None else attention[:, -steps:]
             return reading[:, -steps:], attention, memory, place
-        rows = torch.from_numpy(~call.sure).nonzero().squeeze(-1)
+        rows = torch.from_numpy(call.sure == LOST).nonzero().squeeze(-1)
         better, places = in_log_space(past[rows], self._setting("reference"))
         reading = reading.index_copy(0, rows, better[:, -steps:])
         if attention is not None:

@@ -274,11 +274,11 @@ class _Trainer:
             self.writer.keep(f"snapshots/epoch-{epoch:03}.safetensors", self.model)
 
     def _fail(self, what: str) -> NoReturn:
-        progress = self.progress
+        progress, best = self.progress, self.progress.best_epoch
         message = (
-            f"{what} in epoch {progress.epoch + 1}, step {progress.step + 1}; the best model so far (epoch "
-            f"{progress.best_epoch}) is kept; try a lower learning rate than "
-            f"{progress.schedule.learning_rate:g}"
+            f"{what} in epoch {progress.epoch + 1}, step {progress.step + 1}; "
+            f"{f'the best model so far (epoch {best}) is kept' if best else 'no epoch was completed'}; "
+            f"try a lower learning rate than {progress.schedule.learning_rate:g}"
         )
         if self.writer is not None:
             self.writer.log(message)
