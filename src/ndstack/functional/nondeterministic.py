@@ -165,7 +165,7 @@ def _check(
             )
     if push.dtype not in (torch.float32, torch.float64):
         raise NdstackError(f"weights are {push.dtype}, expected float32 or float64; use .float()")
-    if window is not None and window < 1:
+    if window is not None and (type(window) is not int or window < 1):
         raise NdstackError(f"window is {window}, expected 1 or more, or None for no window")
     if backend not in BACKENDS:
         raise NdstackError(f"backend is {backend!r}, expected one of {', '.join(BACKENDS)}")

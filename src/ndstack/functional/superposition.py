@@ -32,7 +32,7 @@ def superposition(
         [B, n, m].
     """
     check_sequences({"push": push, "pop": pop, "noop": noop}, vectors)
-    if depth is not None and depth < 1:
+    if depth is not None and (type(depth) is not int or depth < 1):
         raise NdstackError(f"depth {depth} given, expected at least 1, or None for no limit")
     weights = torch.stack([push, noop, pop], dim=-1)
     empty = vectors.new_empty(vectors.shape[0], 0, vectors.shape[2])

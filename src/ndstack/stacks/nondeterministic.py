@@ -21,7 +21,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Callable
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -34,6 +34,7 @@ from ndstack.kernels.cpu_state import Memory, Place, advance, lost_too_much, set
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.scan import Setting, action_sizes, in_log_space, scan
 from ndstack.stacks.base import Stack, State
+from ndstack.stacks.fitting import charts_fit, joined, whole
 
 
 def compiled(weights: Tensor) -> bool:
@@ -75,6 +76,9 @@ class NondeterministicState(State):
         memory, place = settled(self.memory, self.place)
         return dataclasses.replace(self, memory=memory, place=place)
 
+    def __getstate__(self) -> dict[str, object]:
+        return vars(self.settled())  # a tape knows addresses, which mean nothing elsewhere
+
     def _map(self, change: Callable[[Tensor], Tensor], *, spared: bool = False) -> Self:
         own = self.settled()
         return super(NondeterministicState, own)._map(change, spared=spared)
@@ -112,12 +116,9 @@ class Nondeterministic(Stack[NondeterministicState]):
         bottom_fix: bool = True,
     ) -> None:
         super().__init__()
-        for name, value in (("states", states), ("symbols", symbols)):
-            if value < 1:
-                raise NdstackError(f"{name} is {value}, expected 1 or more")
-        for name, size in (("vector_size", vector_size), ("window", window)):
-            if size is not None and size < 1:
-                raise NdstackError(f"{name} is {size}, expected 1 or more, or None")
+        states, symbols = whole("states", states), whole("symbols", symbols)
+        vector_size = None if vector_size is None else whole("vector_size", vector_size, ", or None")
+        window = None if window is None else whole("window", window, ", or None")
         self.states, self.symbols, self.vector_size = states, symbols, vector_size
         self.normalized, self.read_states = normalized, read_states
         self.window, self.bottom_fix = window, bottom_fix
@@ -162,6 +163,10 @@ class Nondeterministic(Stack[NondeterministicState]):
         weights = torch.log_softmax(torch.cat(parts, -1), -1)
         shares = torch.split(weights, widths, -1)
         return torch.cat([share.flatten(-2) for share in shares], -1)
+
+    def _fits(self, state: Any) -> bool:
+        automaton = (self.states, self.symbols, self.window or 0, self.bottom_fix)
+        return isinstance(state, NondeterministicState) and charts_fit(state, automaton, self.vector_size)
 
     def _step(
         self, state: NondeterministicState, actions: Tensor, pushed: Tensor | None
@@ -259,7 +264,7 @@ class Nondeterministic(Stack[NondeterministicState]):
             return tensor.index_copy(0, rows, part.to(tensor.dtype))
 
         hidden, readings = replaced(hidden, better[0]), replaced(readings, better[1])
-        actions = replaced(actions, _joined(better[3].history))
+        actions = replaced(actions, joined(better[3].history, len(rows), self.action_size, time))
         if vectors is not None and better[3].vectors is not None:
             vectors = replaced(vectors, better[3].vectors)
         new = NondeterministicState(readings[:, -1], vectors, (actions,), (), None, time)
@@ -327,11 +332,13 @@ class Nondeterministic(Stack[NondeterministicState]):
     ) -> tuple[Tensor, Tensor | None, Memory, Place]:
         """The steps by the compiled backend, on the CPU wherever the weights are."""
         dtype = weights.dtype if self.window is None else torch.float64
+        if weights.is_meta:
+            raise NdstackError("steps of a nondeterministic stack need numbers, but the tensors are on meta")
         memory, place = tuple(part.cpu() for part in state.memory), state.place
         if place is None:
             memory, place = self._fresh(state.batch_size, state.time + weights.shape[1], dtype)
             if state.time:
-                past = _joined(state.history).cpu()
+                past = joined(state.history, state.batch_size, self.action_size, state.time).cpu()
                 *_, memory, place = self._advance(memory, place, past, state.history)
         reading, attention, memory, place = self._advance(memory, place, weights.cpu(), history)
         attention = None if attention is None else attention.to(weights)
@@ -359,7 +366,7 @@ class Nondeterministic(Stack[NondeterministicState]):
             )
         if not history or call.all_sure:
             return reading, attention, memory, place
-        past = _joined(history).to("cpu", torch.float64)
+        past = joined(history, len(weights), self.action_size).to("cpu", torch.float64)
         if dtype == torch.float32:
             memory, place = self._fresh(past.shape[0], past.shape[1], torch.float64)
             reading, attention, memory, place = self._advance(memory, place, past, history)
@@ -381,8 +388,3 @@ class Nondeterministic(Stack[NondeterministicState]):
             shape = (*probability.shape[:2], self.states, self.symbols, *probability.shape[3:])
             probability = probability.reshape(shape).sum(2)
         return probability.flatten(2)
-
-
-def _joined(history: tuple[Tensor, ...]) -> Tensor:
-    """All log weights, [B, n, A]."""
-    return torch.cat([part if part.dim() == 3 else part[:, None] for part in history], 1)
