@@ -1,12 +1,12 @@
 """The one door between tensors and compiled code: nobody else takes the address of memory.
 
-Compiled code believes what it is told about sizes. So whatever it reads or writes passes here, every time, and
-has to lie in the memory of the CPU, in one piece, with the dtype and the shape that the kernel will assume;
-anything else ends in an error of one line. Shapes are those of the tensors themselves.
+Compiled code believes what it is told about sizes. So whatever it reads or writes passes here, every time,
+and has to lie in the memory of the CPU, in one piece, with the dtype and the shape that the kernel will
+assume; anything else ends in an error of one line. Shapes are those of the tensors themselves.
 
-What a kernel writes to is made here, too. With the environment variable NDSTACK_GUARD=1 every such buffer lies
-between guard bytes and begins as nan, and all guards are looked at whenever somebody passes the door: a kernel
-that writes beyond the end of its memory is found out, and one that reads there gives nan.
+What a kernel writes to is made here, too. With the environment variable NDSTACK_GUARD=1 every such buffer
+lies between guard bytes and begins as nan, and all guards are looked at whenever somebody passes the door: a
+kernel that writes beyond the end of its memory is found out, and one that reads there gives nan.
 """
 
 from __future__ import annotations

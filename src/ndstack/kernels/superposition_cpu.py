@@ -143,7 +143,8 @@ class _Scan(torch.autograd.Function):
         shapes = ((lines, n, 3), (lines, n, m), (lines, end * m), kept)
         weights, readings, final, saved = outputs = [room(dtype, *shape) for shape in shapes]
         over_rows(
-            compiled.scan, lines, n * most * m, array(cells, dtype, lines, start, m).reshape(lines, start * m),
+            compiled.scan, lines, n * most * m,
+            array(cells, dtype, lines, start, m).reshape(lines, start * m),
             array(actions, dtype, lines, n, 3), array(vectors, dtype, lines, n, m),
             logits, depth, only_readings, stride,
             *(written(tensor, dtype, *shape) for tensor, shape in zip(outputs, shapes, strict=True)),

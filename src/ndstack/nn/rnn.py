@@ -153,25 +153,23 @@ class StackRNN(Backbone):
         if not isinstance(state, RNNState):
             raise NdstackError(f"a {type(state).__name__} given, expected the RNNState of an earlier call")
         cells = self.num_layers if controllers.has_cells(self.controller) else 0
-        counts = [len(part) if isinstance(part, tuple) else -1 for part in (state.hidden, state.cells)]
-        shapes = (
-            {tuple(getattr(t, "shape", ())) for t in (*state.hidden, *state.cells)}
-            if -1 not in counts
-            else set()
-        )
+        held: tuple[Any, Any] = (state.hidden, state.cells)  # a file may say anything
+        counts = [len(part) if isinstance(part, tuple) else -1 for part in held]
+        tensors = () if -1 in counts else (*held[0], *held[1])
+        shape = (state.batch_size, self.hidden_size)
         if (
             counts != [self.num_layers, cells]
-            or shapes != {(state.batch_size, self.hidden_size)}
+            or not all(isinstance(t, Tensor) and t.shape == shape and t.is_floating_point() for t in tensors)
             or (state.stack is None) != (self.stack is None)
         ):
             raise NdstackError(
-                f"the state is that of another network, expected {self.num_layers} layers of {self.hidden_size} "
-                f"units {'with' if self.stack else 'without'} a stack; use start() of this one"
+                f"the state is that of another network, expected {self.num_layers} layers of "
+                f"{self.hidden_size} units {'with' if self.stack else 'without'} a stack; use start()"
             )
         return state
 
     def _like(self, state: RNNState, x: Tensor) -> RNNState:
-        """What the controller carries, in the dtype of its input; an error unless it is on the same device."""
+        """What the controller carries, in the dtype of its input; it must be on the same device."""
         memory = (*state.hidden, *state.cells)
         if any(tensor.device != x.device for tensor in memory):
             raise NdstackError(

@@ -295,7 +295,8 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             raise NdstackError(f"a {type(state).__name__} given as a state, expected what start() gives")
         if not self._belongs(state):
             raise NdstackError(
-                f"the state belongs to a stack of other sizes than {self}; use start() of this one"
+                "the state belongs to a stack of other sizes than this "
+                f"{type(self).__name__}({self.extra_repr()}); use start() of this one"
             )
 
     def _check(self, actions: Tensor, pushed: Tensor | None, leading: tuple[int, ...], state: State) -> None:

@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.kernels.addresses import KIND
-from ndstack.kernels.cpu_state import Memory, Place
 
 
 def whole(name: str, value: Any, hint: str = "") -> int:
@@ -38,61 +36,3 @@ def is_like(tensor: object, reading: Tensor, *shape: int | None) -> bool:
         and len(tensor.shape) == len(shape)
         and all(size in (None, own) for size, own in zip(shape, tensor.shape, strict=True))
     )
-
-
-def charts_fit(state: Any, automaton: tuple[int, int, int, bool], vector_size: int | None) -> bool:
-    """Whether what a state carries belongs to such an automaton, and is all of one piece.
-
-    Args:
-        state: with a reading of the right size.
-        automaton: states, symbols, the window or 0, and whether it has the bottom fix.
-        vector_size: of the vectors, if there are any.
-    """
-    place, time, vectors, batch = state.place, state.time, state.vectors, state.batch_size
-    if type(time) is not int or time < 0 or not isinstance(state.history, tuple):
-        return False
-    if not isinstance(place, Place):
-        fine = place is None and state.memory == ()
-    else:
-        at, latest = place.layout, place.time
-        known = (at.states, at.symbols, at.band, place.bottom_fix) == automaton
-        reached = 0 <= latest <= time if at.band else latest == time
-        fine = known and reached and latest < at.times
-        fine = fine and _tensors_fit(state.memory, place, batch, state.reading.device)
-        time = latest
-    if vector_size is None or vectors is None:
-        return fine and vectors is None and vector_size is None
-    wanted = (batch, time + 1, vector_size)
-    here = isinstance(vectors, Tensor) and vectors.device == state.reading.device
-    return fine and here and vectors.shape == wanted
-
-
-def _tensors_fit(memory: Memory, place: Place, batch: int, device: torch.device) -> bool:
-    """Whether the tensors of charts have the sizes that their place says."""
-    links = 2 if place.tape is None else 1
-    if not all(isinstance(part, Tensor) for part in memory) or len(memory) != 6 + links:
-        return False
-    at, dtype = place.layout, memory[0].dtype
-    shapes = at.shapes(batch)
-    if place.tape is None:
-        shapes = (*shapes, (batch, at.size), (batch, at.ends))
-    wide = all(part.dtype is torch.float64 for part in memory[1:6])
-    same = all(part.shape == shape for part, shape in zip(memory, shapes, strict=False))
-    places = ("cpu", device.type)
-    return dtype in KIND and wide and same and all(part.device.type in places for part in memory)
-
-
-def joined(history: tuple[Tensor, ...], batch: int, size: int, time: int | None = None) -> Tensor:
-    """All log weights so far, [B, time, A]; at whatever time, if that is None."""
-    if not all(isinstance(part, Tensor) and part.dim() in (2, 3) for part in history):
-        raise NdstackError("a history given that is no sequence of log weights; use what a step gave")
-    parts = [part if part.dim() == 3 else part[:, None] for part in history]
-    steps = sum(part.shape[1] for part in parts)
-    if steps != (steps if time is None else time) or any(
-        part.shape != (batch, part.shape[1], size) for part in parts
-    ):
-        raise NdstackError(
-            f"a state at time {time} with a history of {steps} steps given, expected as many, of {batch} "
-            f"stacks and {size} log weights each; use a state that start() or a step gave"
-        )
-    return torch.cat(parts, 1)

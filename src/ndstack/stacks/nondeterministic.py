@@ -34,7 +34,8 @@ from ndstack.kernels.cpu_state import Memory, Place, advance, lost_too_much, set
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.scan import Setting, action_sizes, in_log_space, scan
 from ndstack.stacks.base import Stack, State
-from ndstack.stacks.fitting import charts_fit, joined, whole
+from ndstack.stacks.charts import charts_fit, joined
+from ndstack.stacks.fitting import whole
 
 
 def compiled(weights: Tensor) -> bool:
