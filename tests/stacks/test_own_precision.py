@@ -47,7 +47,7 @@ def test_autocast_changes_nothing_inside_a_stack(stack):
         own = weight.clone().requires_grad_()
         with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
             reading = after_two(stack, hidden, own, bias).reading
-            reading.square().sum().backward()
+        reading.square().sum().backward()
         numbers += [reading.detach(), own.grad]
     assert found[0].dtype == torch.float32
     torch.testing.assert_close(found, expected)

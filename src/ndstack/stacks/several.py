@@ -58,7 +58,8 @@ class Several(Stack[SeveralState]):
         return _join(stack.start(batch_size, dtype=dtype, device=device) for stack in self._all())
 
     def _fits(self, state: Any) -> bool:
-        if not isinstance(state, SeveralState) or len(state.states) != len(self.stacks):
+        own = getattr(state, "states", None)
+        if not isinstance(state, SeveralState) or not isinstance(own, tuple) or len(own) != len(self.stacks):
             return False
         parts = zip(self._all(), state.states, strict=True)
         batch: int = state.batch_size

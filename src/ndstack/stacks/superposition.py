@@ -78,8 +78,9 @@ class Superposition(Stack[SuperpositionState]):
         if not isinstance(state, SuperpositionState):
             return False
         shape = (state.batch_size, len(self._sizes), None, max(self._sizes))
-        limit = state.cells.shape[2] if self.depth is None else self.depth
-        return is_like(state.cells, state.reading, *shape) and bool(state.cells.shape[2] <= limit)
+        if not is_like(state.cells, state.reading, *shape):
+            return False
+        return self.depth is None or bool(state.cells.shape[2] <= self.depth)
 
     def _step(self, state: SuperpositionState, actions: Tensor, pushed: Tensor | None) -> SuperpositionState:
         assert pushed is not None
