@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.kernels.addresses import KIND
-from ndstack.kernels.cpu_state import Memory, Place
+from ndstack.kernels.cpu_state import Place
+from ndstack.kernels.layout import Layout, layout
 
 
 def charts_fit(state: Any, automaton: tuple[int, int, int, bool], vector_size: int | None) -> bool:
@@ -39,22 +41,33 @@ def charts_fit(state: Any, automaton: tuple[int, int, int, bool], vector_size: i
     return fine and here and vectors.shape == wanted
 
 
-def _tensors_fit(memory: Memory, place: Place, batch: int, device: torch.device) -> bool:
+def _tensors_fit(memory: Any, place: Place, batch: int, device: torch.device) -> bool:
     """Whether the tensors of charts have the sizes that their place says."""
     links = 2 if place.tape is None else 1
-    if not all(isinstance(part, Tensor) for part in memory) or len(memory) != 6 + links:
+    if not isinstance(memory, tuple) or len(memory) != 6 + links:
         return False
-    at, dtype = place.layout, memory[0].dtype
+    if not all(isinstance(part, Tensor) and part.layout is torch.strided for part in memory):
+        return False
+    at = place.layout
     shapes = at.shapes(batch)
     if place.tape is None:
         shapes = (*shapes, (batch, at.size), (batch, at.ends))
-    wide = all(part.dtype is torch.float64 for part in memory[1:6])
     same = all(part.shape == shape for part, shape in zip(memory, shapes, strict=False))
-    places = ("cpu", device.type)
-    return dtype in KIND and wide and same and all(part.device.type in places for part in memory)
+    wide = memory[0].dtype in KIND and all(part.dtype is torch.float64 for part in memory[1:6])
+    near = all(part.device.type in ("cpu", device.type) for part in memory)
+    return same and wide and near and (place.tape is not None or _is_layout(at))
 
 
-def joined(history: tuple[Tensor, ...], batch: int, size: int, time: int | None = None) -> Tensor:
+def _is_layout(at: Layout) -> bool:
+    """Whether the places of columns are those that the sizes of a chart make."""
+    known = layout(at.states, at.symbols, at.times, at.band)
+    if at is known:
+        return True
+    places = np.array_equal(at.start, known.start) and np.array_equal(at.stride, known.stride)
+    return at.size == known.size and places
+
+
+def joined(history: tuple[Any, ...], batch: int, size: int, time: int | None = None) -> Tensor:
     """All log weights so far, [B, time, A]; at whatever time, if that is None."""
     if not all(isinstance(part, Tensor) and part.dim() in (2, 3) for part in history):
         raise NdstackError("a history given that is no sequence of log weights; use what a step gave")
