@@ -291,7 +291,7 @@ def _other_value(value: Any, other: State, name: str, choice: Any) -> Any:
     if choice.random() < 0.3 and hasattr(other, name):
         return getattr(other, name)
     if isinstance(value, torch.Tensor):
-        if choice.random() < 0.3:
+        if value.layout is torch.strided and choice.random() < 0.3:
             return choice.choice(
                 [value.to_sparse, lambda: value[:1].expand_as(value), lambda: value.to("meta")]
             )()
