@@ -129,6 +129,7 @@ def steps(stack, state, choice, batch=2):
 
 def changed_tensor(tensor, choice):
     """A tensor that is not quite the same."""
+    tensor = tensor if tensor.layout is torch.strided else tensor.to_dense()
     kinds = [
         torch.float16,
         torch.float32,
