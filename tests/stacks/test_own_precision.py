@@ -63,6 +63,16 @@ def test_other_dtypes_are_brought_to_that_of_the_state(stack, dtype):
 
 
 @every
+def test_a_state_in_bfloat16_goes_on(stack):
+    """A fresh one of a nondeterministic stack used to end in a KeyError."""
+    given = controls(stack)
+    state = stack.drive(stack.start(2).to(dtype=torch.bfloat16), *given)
+    torch.testing.assert_close(
+        state.reading.float(), stack.drive(stack.start(2), *given).reading, atol=0.02, rtol=0.02
+    )
+
+
+@every
 def test_expanded_and_scattered_inputs(stack):
     hidden, weight, bias = controls(stack)
     expected = after_two(stack, hidden[:1].repeat(2, 1), weight, bias[:1].repeat(len(bias))).reading

@@ -346,7 +346,7 @@ class Nondeterministic(Stack[NondeterministicState]):
         return reading.to(weights), attention, memory, place
 
     def _fresh(self, batch: int, steps: int, dtype: torch.dtype) -> tuple[Memory, Place]:
-        band = self.window or 0
+        band, dtype = self.window or 0, torch.promote_types(dtype, torch.float32)
         return start(batch, self.states, self.symbols, band, self.bottom_fix, steps, dtype)
 
     def _advance(
