@@ -167,6 +167,14 @@ def test_mixed_precision_learns(name, tmp_path):
     assert mixed.best["cross_entropy"] == pytest.approx(exact.best["cross_entropy"], rel=0.05)
 
 
+def test_mixed_precision_with_another_controller(tmp_path):
+    """It used to corrupt the heap."""
+    options = {"model": "rns-2-2", "options": {"controller": "gru"}}
+    exact = small_run(tmp_path / "32", **options)
+    mixed = small_run(tmp_path / "16", **options, training={"precision": "bf16-mixed"})
+    assert mixed.best["cross_entropy"] == pytest.approx(exact.best["cross_entropy"], rel=0.05)
+
+
 def test_snapshots_are_the_parameters_after_each_epoch(tmp_path):
     small_run(tmp_path / "run", "lstm", training={"snapshots": 2})
     run = Run.open(tmp_path / "run")

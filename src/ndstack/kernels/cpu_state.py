@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ndstack.kernels.cpu_engine import LIMITS, CpuChart, zeros
+from ndstack.errors import NdstackError
+from ndstack.kernels.addresses import zeros
+from ndstack.kernels.cpu_engine import LIMITS, CpuChart
 from ndstack.kernels.cpu_tape import Call, Tape, enclose, expose, links
 from ndstack.kernels.cpu_tape import advance as go_on
 from ndstack.kernels.layout import Layout, layout
@@ -172,7 +174,7 @@ class _MoveLinks(torch.autograd.Function):
             if grad is None:
                 results.append(None)
                 continue
-            back = zeros(shape[0], shape[1], grad.dtype)
+            back = zeros(grad.dtype, *shape)
             back[:, first : first + count] = grad[:, :count]
             back[grad[:, 0].isnan()] = math.nan  # a spoiled sequence, wherever its chart is
             results.append(back)
@@ -215,6 +217,8 @@ def _on_tape(memory: Memory, place: Place, linked: bool) -> tuple[Memory, Place,
             before them are no part of the chain then.
     """
     tape = place.tape
+    if tape is not None and tape.tensors[0] is not memory[0]:
+        raise NdstackError("a state put together from parts of others given; use what start() or a step gave")
     if tape is not None and not (linked and place.time > tape.begin and not memory[6].requires_grad):
         return memory, place, tape
     memory, place = settled(memory, place)

@@ -179,6 +179,7 @@ class DotProductAttention(Attention[AttentionState]):
         """
         check_input(x, self.d_model, None if state is None else state.batch_size)
         batch, n, _ = x.shape
+        self._check_state(state, x)
         parts = self.query_key_value(x).view(batch, n, 3, self.heads, self.d_model // self.heads)
         queries, keys, values = parts.permute(2, 0, 3, 1, 4)
         past = 0
@@ -196,6 +197,18 @@ class DotProductAttention(Attention[AttentionState]):
         )
         y: Tensor = self.output(attended.transpose(1, 2).reshape(batch, n, self.d_model))
         return y, AttentionState(keys, values)
+
+    def _check_state(self, state: AttentionState | None, x: Tensor) -> None:
+        """Raise an error in one line unless the state is a cache of this sublayer."""
+        if state is None:
+            return
+        size = (x.shape[0], self.heads, state.keys.shape[2:3], self.d_model // self.heads)
+        for tensor in (state.keys, state.values):
+            if tensor.shape != (*size[:2], *size[2], size[3]) or tensor.device != x.device:
+                raise NdstackError(
+                    f"a cache of shape {list(tensor.shape)} on {tensor.device} given, expected "
+                    f"[{x.shape[0]}, {self.heads}, past, {size[3]}] on {x.device}; use start() of this layer"
+                )
 
 
 def _mask(past: int, n: int, device: torch.device) -> Tensor | None:

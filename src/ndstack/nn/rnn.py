@@ -136,7 +136,7 @@ class StackRNN(Backbone):
         """
         state = None if state is None else self._own(state)
         check_input(x, self.input_size, None if state is None else state.batch_size)
-        state = self.start(x.shape[0], x.dtype, x.device) if state is None else state
+        state = self.start(x.shape[0], x.dtype, x.device) if state is None else self._like(state, x)
         refuse_recording()
         if self.stack is None:
             output, memory = controllers.run(self.controller, x, Memory(state.hidden, state.cells))
@@ -177,7 +177,33 @@ class StackRNN(Backbone):
     def _own(self, state: NetworkState) -> RNNState:
         if not isinstance(state, RNNState):
             raise NdstackError(f"a {type(state).__name__} given, expected the RNNState of an earlier call")
+        cells = self.num_layers if controllers.has_cells(self.controller) else 0
+        held: tuple[Any, Any] = (state.hidden, state.cells)  # a file may say anything
+        counts = [len(part) if isinstance(part, tuple) else -1 for part in held]
+        tensors = () if -1 in counts else (*held[0], *held[1])
+        shape = (state.batch_size, self.hidden_size)
+        if (
+            counts != [self.num_layers, cells]
+            or not all(isinstance(t, Tensor) and t.shape == shape and t.is_floating_point() for t in tensors)
+            or (state.stack is None) != (self.stack is None)
+        ):
+            raise NdstackError(
+                f"the state is that of another network, expected {self.num_layers} layers of "
+                f"{self.hidden_size} units {'with' if self.stack else 'without'} a stack; use start()"
+            )
         return state
+
+    def _like(self, state: RNNState, x: Tensor) -> RNNState:
+        """What the controller carries, in the dtype of its input; it must be on the same device."""
+        memory = (*state.hidden, *state.cells)
+        if any(tensor.device != x.device for tensor in memory):
+            raise NdstackError(
+                f"the input is on {x.device}, but the state on {memory[0].device}; use state.to(device)"
+            )
+        if self.in_one_operation or all(tensor.dtype == x.dtype for tensor in memory):
+            return state
+        hidden, cells = (tuple(tensor.to(x.dtype) for tensor in part) for part in (state.hidden, state.cells))
+        return RNNState(hidden, cells, state.stack)
 
     def _controls(self) -> tuple[Tensor, Tensor]:
         """Weight and bias of the layer that drives the stack: actions, then the vector to push."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from ndstack.kernels import stratification as kernel
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.rows import compilable
 from ndstack.stacks.base import Stack, State
+from ndstack.stacks.fitting import is_like
 from ndstack.stacks.state import Device
 
 
@@ -59,6 +61,10 @@ class Stratification(Stack[StratificationState]):
             torch.zeros(batch_size, self.push_size, dtype=dtype, device=device),
             torch.empty(batch_size, 0, 1 + self.push_size, dtype=dtype, device=device),
         )
+
+    def _fits(self, state: Any) -> bool:
+        shape = (state.batch_size, None, 1 + self.push_size)
+        return isinstance(state, StratificationState) and is_like(state.elements, state.reading, *shape)
 
     def _step(
         self, state: StratificationState, actions: Tensor, pushed: Tensor | None

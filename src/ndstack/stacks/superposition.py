@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from ndstack.kernels import superposition as kernel
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.rows import compilable
 from ndstack.stacks.base import Stack, State
+from ndstack.stacks.fitting import is_like
 from ndstack.stacks.state import Device
 
 
@@ -72,6 +74,14 @@ class Superposition(Stack[SuperpositionState]):
             torch.zeros(batch_size, self.reading_size, dtype=dtype, device=device),
             torch.empty(batch_size, len(self._sizes), 0, max(self._sizes), dtype=dtype, device=device),
         )
+
+    def _fits(self, state: Any) -> bool:
+        if not isinstance(state, SuperpositionState):
+            return False
+        shape = (state.batch_size, len(self._sizes), None, max(self._sizes))
+        if not is_like(state.cells, state.reading, *shape):
+            return False
+        return self.depth is None or bool(state.cells.shape[2] <= self.depth)
 
     def _step(self, state: SuperpositionState, actions: Tensor, pushed: Tensor | None) -> SuperpositionState:
         assert pushed is not None
