@@ -63,6 +63,7 @@ check-dist: dist           ## install the wheel in an empty environment elsewher
 
 fuzz: .venv/installed      ## random and damaged input for all readers, random weights for all kernels: hours
 	$(BIN)/python -m tests.fuzz --examples $(EXAMPLES)
+	$(BIN)/python -m tests.fuzz_states --count $(EXAMPLES)
 	$(BIN)/python -m benchmarks.no_nan --count 1000000
 
 clean:                     ## remove what make made

@@ -9,6 +9,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -173,6 +174,49 @@ def test_automaton(tmp_path, grammar):
     assert (refused.returncode, json.loads(refused.stdout)["runs"]) == (1, 0)
 
 
+def test_trees_are_those_of_the_grammar_as_written(tmp_path):
+    (tmp_path / "my.cfg").write_text("S -> S S | 'a'")
+    lines = ok("trees", "--grammar", "my.cfg", "aaa", "--best", "5", "--bracketed", cwd=tmp_path).splitlines()
+    assert lines[0] == "2 trees, probability 0.0625 in all"
+    assert {line for line in lines if line.startswith("(")} == {
+        "(S (S a) (S (S a) (S a)))",
+        "(S (S (S a) (S a)) (S a))",
+    }
+    assert ok("trees", "--grammar", "my.cfg", "a" * 30, "--count", cwd=tmp_path).startswith(
+        "1002242216651368 trees"
+    )
+    (tmp_path / "my.cfg").write_text("S -> S [1/4] | A 'b' [3/4]\nA -> 'a' A [1/2] | [1/2]")
+    text = ok("trees", "--grammar", "my.cfg", "ab", "--out", "tree.svg", cwd=tmp_path)
+    assert text.startswith("infinitely many trees, probability 0.25 in all; what derives itself")
+    leaves = text.rstrip().splitlines()[-1].split()
+    assert leaves == ["a", "ε", "b"]
+    assert (tmp_path / "tree.svg").read_text().count("<svg") == 1
+    found = json.loads(ok("trees", "--grammar", "my.cfg", "ab", "--best", "2", "--json", cwd=tmp_path))
+    assert found["infinite"]
+    assert found["count"] is None
+    assert [tree["tree"] for tree in found["trees"]] == [
+        ["S", ["A", "a", ["A"]], "b"],
+        ["S", ["S", ["A", "a", ["A"]], "b"]],
+    ]
+    assert ndstack("trees", "--grammar", "my.cfg", "ba", cwd=tmp_path).returncode == 1
+
+
+def test_a_grammar_too_large_to_compile_is_refused_at_once_with_what_there_is_instead(tmp_path):
+    """A hundred rules, each variable at the left of others."""
+    rules = "\n".join(
+        f"N{i} -> N{(i + 1) % 100} N{(3 * i + 2) % 100} | N{(7 * i) % 100} 'b' | 'a{i}'" for i in range(100)
+    )
+    (tmp_path / "my.cfg").write_text(rules)
+    for line in ("automaton --grammar my.cfg a0", "recognize --grammar my.cfg a0", "parse my.cfg a0"):
+        began = time.process_time()
+        result = ndstack(*line.split(), cwd=tmp_path)
+        assert time.process_time() - began < 5
+        assert result.returncode == 2
+        assert "rules, more than the limit" in result.stderr
+        assert "`ndstack trees` and `ndstack probability` take strings to the grammar itself" in result.stderr
+    assert ok("trees", "--grammar", "my.cfg", "a0", cwd=tmp_path).startswith("1 tree")
+
+
 def test_recognize_with_a_network(tmp_path):
     accepted = ok("recognize", "dyck", "([])", "()")
     assert accepted == "accept\t([])\naccept\t()\n"
@@ -305,8 +349,22 @@ def test_what_a_machine_has_no_room_for(error, message, monkeypatch):
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", ["sample --lengths 3 --grammar", "grammar", "probability aaa --grammar"])
+def test_a_grammar_that_loses_probability_is_warned_about(command, tmp_path):
+    for share, warned in (("[2/3]", True), ("[1/2]", False)):
+        (tmp_path / "my.cfg").write_text(f"S -> S S {share} | 'a' [{1 - eval(share[1:-1])}]")
+        result = ndstack(*command.split(), "my.cfg", cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+        assert result.stderr.count("\n") == warned
+        assert (
+            "ndstack: warning: my.cfg: derivations end with probability 0.5 only" in result.stderr
+        ) is warned
+
+
 @pytest.mark.parametrize("text, message", [
     ("", "the grammar is empty"),
+    ("S → 'a'", "line 1: \"S → 'a'\" has → where an arrow is expected; use ->"),
+    ("S ::= 'a'", "has ::= where an arrow is expected; use ->"),
     ("S -> 'a' [0.5] | 'b' [0.4]", "sum to 0.9 instead of 1"),
     ("S -> 'a' [1.5] | 'b' [-0.5]", "rule S -> 'b' has weight -0.5"),
     ("S -> 'a' [nan]", "rule S -> 'a' has weight nan"),

@@ -4,6 +4,7 @@ The rooms of the house are imported when first used: `ndstack.languages`, `ndsta
 """
 
 import importlib
+import os
 from types import ModuleType
 
 __version__ = "0.1.0"
@@ -31,3 +32,9 @@ def __getattr__(name: str) -> ModuleType:
 
 def __dir__() -> list[str]:
     return [*globals(), *_ROOMS]
+
+
+if "NDSTACK_LAUNCHER" in os.environ:  # another process of ndstack has started this one
+    from ndstack.processes import follow
+
+    follow()

@@ -17,6 +17,8 @@ from typing import Any
 import numba
 from numba.core import caching
 
+from ndstack import waiting
+
 HERE = Path(__file__).resolve().parent
 MARKS = (b"import numba", b"_numba import", b"compiling import", b"cpu_simd import")
 LOCATORS = ("UserProvidedCacheLocator", "InTreeCacheLocator", "UserWideCacheLocator")
@@ -81,3 +83,4 @@ def _watch_sources() -> None:
 
 
 _watch_sources()
+waiting.watch()

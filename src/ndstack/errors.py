@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,6 +50,19 @@ class TrainingError(NdstackError):
 
 class BusyError(NdstackError):
     """A folder that another process writes to."""
+
+
+def check_size(name: str, value: object, least: int = 1) -> int:
+    """A size as an int; an error in one line unless it is a whole number, also of numpy, and large enough."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None:
+        raise NdstackError(f"{name} is {value!r}, expected a whole number, {least} or more")
+    if number < least:
+        raise NdstackError(f"{name} is {number}, expected {least} or more")
+    return number
 
 
 def first_problem(error: ValidationError) -> str:

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +14,13 @@ from typing import Any
 from ndstack.errors import BusyError, DatasetError, NdstackError
 
 LOCK = ".lock"
+HALF = ".tmp"
+"""How the names of files end that are being written."""
+DRAFT = ".ndstack-draft-"
+"""What stands in the names of folders that are being made."""
+_LEFTOVER = re.compile(rf"\..+\.[a-z0-9_]{{8}}{re.escape(HALF)}")
+_OLD_LEFTOVER = re.compile(r"\..+\.(?:json|jsonl|safetensors|svg|png|md|csv|html)\.[a-z0-9_]{8}")
+"""Without the ending, as they were called at first."""
 
 
 def real(path: str | Path) -> Path:
@@ -38,17 +46,49 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    for attempts_left in (2, 1, 0):
+        draft = _write_draft(path, content)
+        try:
+            draft.replace(path)
+            return
+        except FileNotFoundError:  # who holds the folder has just tidied it up
+            if not attempts_left:
+                raise
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+
+
+def _write_draft(path: Path, content: bytes) -> Path:
+    """The content on the disk, under another name."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=HALF)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o666 & ~_mask())
-        Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+    return Path(name)
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether a file is what `replace` leaves behind if its process is killed."""
+    if _LEFTOVER.fullmatch(path.name):
+        return path.is_file() and not path.is_symlink()
+    if not _OLD_LEFTOVER.fullmatch(path.name) or path.is_symlink():
+        return False
+    return path.is_file() and path.stat().st_mode & 0o777 == 0o600
+
+
+def tidy(*folders: Path) -> None:
+    """Remove what killed processes left behind in folders; only for who holds them (`locked`)."""
+    for folder in folders:
+        with contextlib.suppress(OSError):  # a folder that is not there, or not ours to change
+            for path in [entry for entry in folder.iterdir() if is_leftover(entry)]:
+                path.unlink(missing_ok=True)
 
 
 def _mask() -> int:
@@ -76,15 +116,44 @@ def new_folder(folder: Path, what: str) -> Iterator[Path]:
     check_new(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name[:100]}-", dir=folder.parent))
-        try:
+        _remove_drafts(folder)
+        with _hold_draft(folder) as draft:
             yield draft
             draft.chmod(0o777 & ~_mask())
             os.replace(draft, folder)  # noqa: PTH105 - replaces an empty folder in one step
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
     except OSError as error:
         raise DatasetError(f"cannot write {what} {folder}: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def _hold_draft(folder: Path) -> Iterator[Path]:
+    """A hidden folder beside the one to be made; it is locked, so that nobody takes it for a leftover."""
+    while True:
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name[:100]}{DRAFT}", dir=folder.parent))
+        handle = os.open(draft, os.O_RDONLY)
+        if _try_lock(handle) and draft.exists():
+            break
+        os.close(handle)  # another process was about to remove it
+    try:
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        os.close(handle)
+
+
+def _remove_drafts(folder: Path) -> None:
+    """Remove drafts of a folder whose processes were killed."""
+    name = re.escape(f".{folder.name[:100]}{DRAFT}")
+    for draft in list(folder.parent.iterdir()):
+        if not re.fullmatch(rf"{name}[a-z0-9_]{{8}}", draft.name) or draft.is_symlink():
+            continue
+        with contextlib.suppress(OSError):
+            handle = os.open(draft, os.O_RDONLY)
+            try:
+                if _try_lock(handle):
+                    shutil.rmtree(draft, ignore_errors=True)
+            finally:
+                os.close(handle)
 
 
 def read_text(path: Path, error: type[NdstackError] = NdstackError) -> str:

@@ -3,6 +3,9 @@
 import json
 import re
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 
 import numpy as np
 import pytest
@@ -10,7 +13,9 @@ from fastapi.testclient import TestClient
 
 from ndstack import zoo
 from ndstack.analysis import Runs, most_probable_stacks, stack_graph
+from ndstack.analysis.explorer import catalogue as explorer_catalogue
 from ndstack.analysis.explorer.catalogue import Catalogue, longest
+from ndstack.analysis.explorer.desk import Desk, SupersededError, TooManyError
 from ndstack.analysis.explorer.server import allowed_hosts, make_app
 from ndstack.analysis.explorer.stacks import flows
 from ndstack.analysis.explorer.view import EDGES, STACKS, view
@@ -263,3 +268,56 @@ def test_a_model_on_an_unknown_language_writes_its_own_samples(tmp_path):
     text = client.post("/api/sample", json={"model": "own", "length": 5, "seed": 1}).json()["text"]
     assert set(text) <= {"a", "b"}
     assert "not known which language" in look(client, "own", text)["notes"]["next"]
+
+
+def test_a_slow_request_blocks_no_other_and_ends_when_superseded_or_stopped(monkeypatch):
+    """The slow one is held at its first check; meanwhile others are answered, of the same model, too."""
+    catalogue = Catalogue()
+    client = TestClient(make_app(catalogue), LOCAL)
+    slow, began = threading.Event(), threading.Event()
+
+    def view(source, word, trace, check):
+        if word == ("(", ")"):
+            began.set()
+            while not slow.wait(0.02):
+                check()
+        return {"text": source.join(word)}
+
+    monkeypatch.setattr(explorer_catalogue.Source, "trace", lambda self, word: None)
+    monkeypatch.setattr(explorer_catalogue, "view", view)
+
+    def ask(text, page):
+        return client.post("/api/look", json={"model": "dyck", "text": text, "page": page})
+
+    with ThreadPoolExecutor(4) as pool:
+        for end in (lambda: ask("[]", "one"), lambda: client.post("/api/stop", json={"page": "one"})):
+            began.clear()
+            first = pool.submit(ask, "()", "one")
+            assert began.wait(60)
+            assert ask("[()]", "two").status_code == 200  # while the first is held
+            assert client.get("/api/models").status_code == 200
+            assert not first.done()
+            assert end().status_code == 200
+            assert first.result(60).status_code == 409
+        slow.set()
+        assert ask("()", "one").json()["text"] == "()"
+
+
+def test_too_many_requests_are_refused_and_those_that_wait_are_dropped_when_superseded():
+    desk = Desk(workers=1, waiting=1)
+    with desk.turn(desk.arrive("a")), ThreadPoolExecutor(1) as pool:
+
+        def wait(check):
+            with desk.turn(check):
+                pass
+
+        waiting = pool.submit(wait, desk.arrive("b"))
+        while desk._places._value:
+            sleep(0.01)
+        with pytest.raises(TooManyError), desk.turn(desk.arrive("c")):
+            pass
+        desk.stop("b")
+        with pytest.raises(SupersededError):
+            waiting.result(60)
+    with desk.turn(desk.arrive("d")):
+        pass

@@ -46,7 +46,7 @@ def test_a_table_shows_what_runs_what_ended_and_how_much_is_left(table, monkeypa
     lines = shown(watcher).splitlines()
     assert lines[1].split() == [trials[0].id, "done", f"{best:.4f}"]
     assert lines[2].strip().split(maxsplit=2) == [trials[1].id, "failed", "No space left on device"]
-    assert lines[4].split()[:3] == [trials[0].id, "3/2", f"{last:.4f}"]
+    assert lines[4].split()[:3] == [trials[0].id, "2/2", f"{last:.4f}"]
     assert "1 of 1 done, 1 running, 1 failed, 1 given up; " in lines[5]
     assert lines[5].endswith("left: 1.7 min")
 

@@ -209,7 +209,7 @@ def test_the_command_says_which_trials_failed_and_reports_the_others(tmp_path):
         shown = CliRunner().invoke(app, ["report", "out", "--out", "elsewhere"]).output
     assert done.exit_code == 1
     assert json.loads(done.stdout) == {
-        "report": "out/report/index.html", "outputs": ["curve"], "trials": 2, "complete": 1,
+        "report": "out/report/index.html", "outputs": ["curve"], "trials": 2, "complete": 1, "not_needed": 0,
     }  # fmt: skip
     assert done.stderr.count("\n") == 1
     assert re.match(r"ndstack: lstm-marked-reversal-\w+ failed: .*try a lower learning rate", done.stderr)

@@ -67,7 +67,12 @@ def test_a_stopped_sweep_goes_on_and_loses_and_repeats_nothing(stop, tmp_path):
     (tmp_path / "kill.toml").write_text(SETTINGS)
     command = [sys.executable, "-m", "ndstack", "sweep", "kill.toml", "--out", "out", "--workers", "1"]
     with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
     ) as driver:
         next(line for line in driver.stdout if json.loads(line)["event"] == "done")
         folder, trials = begin(Experiment.read(tmp_path / "kill.toml"), tmp_path / "out")
@@ -76,6 +81,9 @@ def test_a_stopped_sweep_goes_on_and_loses_and_repeats_nothing(stop, tmp_path):
         while not (second / "last" / "state.safetensors").exists() and time.monotonic() < until:
             time.sleep(0.01)
         driver.send_signal(stop)
+        _, error = driver.communicate()
+    resume = "ndstack sweep kill.toml --out out --workers 1"
+    assert error == (f"ndstack: interrupted; resume with: {resume}\n" if stop == signal.SIGINT else "")
     assert driver.returncode == (130 if stop == signal.SIGINT else -signal.SIGKILL)
     owner = int((second / files.LOCK).read_text())
     while Path(f"/proc/{owner}").exists() and time.monotonic() < until:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 
 from ndstack.errors import DivergenceError
-from ndstack.grammars import CFG, PCFG, WeightedCFG, allsum, allsums, null_weights
+from ndstack.grammars import CFG, PCFG, WeightedCFG, allsum, allsums, is_consistent, null_weights
 from ndstack.grammars.fixed_point import star, strongly_connected_components
 from tests.oracles import weights_of_grammar
 from tests.strategies import ALPHABET, pcfgs
@@ -16,6 +16,16 @@ def test_total_in_closed_form():
     for p in (0.1, 0.3, 0.49, 0.5, 0.51, 0.7, 0.9):
         total = allsum(PCFG.fromstring(f"S -> S S [{p}] | 'a' [{1 - p}]"))
         assert total == pytest.approx(min(1, (1 - p) / p), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "p, consistent", [(0.3, True), (0.4999, True), (0.5, True), (0.501, False), (0.9, False)]
+)
+def test_consistent_grammars(p, consistent):
+    assert is_consistent(PCFG.fromstring(f"S -> S S [{p}] | 'a' [{1 - p}]")) is consistent
+    assert is_consistent(PCFG.fromstring(f"S -> A 'b' [1]\nA -> A A A [{p / 2}] | [{1 - p / 2}]")) is (
+        p < 2 / 3
+    )
 
 
 def test_critical_grammar_is_exactly_one():

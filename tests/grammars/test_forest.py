@@ -5,7 +5,16 @@ import pytest
 from hypothesis import assume, given, settings
 
 from ndstack.errors import DivergenceError, GrammarError
-from ndstack.grammars import CFG, WeightedCFG, best_parse, count_parses, log_inside, parses, read_grammar
+from ndstack.grammars import (
+    CFG,
+    WeightedCFG,
+    best_parse,
+    best_parses,
+    count_parses,
+    log_inside,
+    parses,
+    read_grammar,
+)
 from tests.oracles import all_words
 from tests.strategies import ALPHABET, pcfgs
 
@@ -32,6 +41,52 @@ def test_the_ambiguous_sentence_has_the_parses_that_nltk_finds():
     ours = [str(t) for t in parses(ENGLISH, SENTENCE)]
     assert set(ours) == theirs
     assert len(ours) == len(theirs) == count_parses(ENGLISH, SENTENCE) == 5
+
+
+def trees_of(grammar, symbols, word, depth):
+    """Every forest of trees over symbols with these leaves and at most this depth, with its weight."""
+    if not symbols:
+        return [((), 1.0)] if not word else []
+    first, *rest = symbols
+    found = []
+    for cut in range(len(word) + 1):
+        if isinstance(first, str):
+            heads = [(first, 1.0)] if word[:cut] == (first,) else []
+        elif depth == 0:
+            heads = []
+        else:
+            heads = [
+                (nltk.Tree(first.name, list(below)), rule.weight * w)
+                for rule in grammar.rules_for(first)
+                for below, w in trees_of(grammar, rule.right, word[:cut], depth - 1)
+            ]
+        if heads:
+            tails = trees_of(grammar, rest, word[cut:], depth)
+            found += [((head, *tail), w * v) for head, w in heads for tail, v in tails]
+    return found
+
+
+@given(pcfgs(max_rules=2))
+@settings(max_examples=60, deadline=None)
+def test_count_and_best_trees_are_those_of_an_enumeration(grammar):
+    for word in all_words(ALPHABET, 2):
+        count = count_parses(grammar, word)
+        if count == 0:
+            assert best_parses(grammar, word, 3) == []
+            continue
+        ours = [(log, str(tree)) for log, tree in best_parses(grammar, word, 6)]
+        assert len({tree for _, tree in ours}) == len(ours) == min(count, 6)
+        everything = {str(tree): w for (tree,), w in trees_of(grammar, (grammar.start,), word, 5)}
+        for log, tree in ours:
+            if tree in everything:
+                assert math.exp(log) == pytest.approx(everything[tree], rel=1e-12)
+        if count < math.inf and len(everything) == count:  # all trees are within the depth
+            best = sorted(everything.values(), reverse=True)[:6]
+            assert [math.exp(log) for log, _ in ours] == pytest.approx(best, rel=1e-9)
+        else:  # what the enumeration missed is deeper; what it has may not be better than our last
+            assert len(ours) == 6 or len(everything) < count
+            beyond = [w for tree, w in everything.items() if tree not in {t for _, t in ours}]
+            assert all(math.log(w) <= ours[-1][0] + 1e-9 for w in beyond) or len(ours) < 6
 
 
 def test_catalan_many_parses():

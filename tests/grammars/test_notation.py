@@ -135,3 +135,13 @@ def test_names_that_cannot_be_written_are_refused():
         CFG((Rule(Nonterminal("S"), ("",)),), Nonterminal("S"))
     with pytest.raises(GrammarError, match="both kinds of quotes"):
         str(CFG((Rule(Nonterminal("S"), ("'\"",)),), Nonterminal("S")))
+
+
+@pytest.mark.parametrize("arrow", ["→", "::=", ":=", "=>", "⇒", "-->", ":", "="])
+@pytest.mark.parametrize("rule", ["S {} 'a' S | 'b'", "S{} 'a'", "S {} NP VP [1]", "<S> {} 'a'"])
+def test_other_arrows_are_refused_with_the_right_one(arrow, rule):
+    with pytest.raises(GrammarError, match=r"line 2: .* has .* where an arrow is expected; use ->") as error:
+        read_grammar("# a comment\n" + rule.format(arrow))
+    assert f"has {arrow} where" in str(error.value)
+    assert "\n" not in str(error.value)
+    assert read_grammar(f"S -> 'a' '{arrow}' | '{arrow}'").terminals == ("a", arrow)

@@ -12,6 +12,9 @@ NUMBERS = [
     (("dataset", "dyck", "--out", "made"), "--batch-size", "0 -1 nan"),
     (("train", "dyck", *SMALL), "--learning-rate", "0 -1 nan inf -inf x"),
     (("train", "dyck", *SMALL), "--processes", "0 -1 x"),
+    (("train", "dyck", "--model", "lstm", "--out", "made"), "--stages", "x 4:6, ,4:6 9:4,4:6 4:6@0,4:6 4:6@x "
+     f"4:6@1/2/3/4 4:6@1/0 4:6@1//nan 4:6@1//0,4:6 4:6@{'9' * 5000} 4:{'9' * 5000},4:6 5:5,4:6"),
+    (("train", "dyck", *SMALL), "--stages", "4:6 4:6,4:8"),
     (("train", "dyck", *SMALL), "--threads", "0 -1 x"),
     (("train", "dyck", *SMALL), "--max-epochs", "0 -1 1e9"),
     (("train", "dyck", *SMALL), "--seed", "-1 x 1e3"),
@@ -28,8 +31,12 @@ NUMBERS = [
     (("text", "example", "--out", "made"), "--sentences", "-1 0 x"),
     (("reproduce", "cfls", "--out", "made"), "--scale", "x"),
     (("reproduce", "cfls", "--out", "made"), "--workers", "-1 x"),
+    (("reproduce", "cfls", "--out", "made"), "--nice", "-1 20 x"),
+    (("reproduce", "cfls", "--out", "made", "--workers", "0"), "--nice", "5"),
     (("explore",), "--port", "-1 99999 x"),
     (("bench",), "", "x"),
+    (("warmup",), "", "x rns rns-0-3"),
+    (("train", "dyck", *SMALL), "--recipe", "x publik"),
 ]  # fmt: skip
 
 

@@ -41,6 +41,23 @@ def test_without_vectors_the_reading_is_the_probability_of_state_and_symbol() ->
     assert torch.allclose(actual.sum((2, 3)), torch.ones(2, 4, dtype=torch.float64))
 
 
+def test_float32_loses_no_digits_in_log_space() -> None:
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((2, 3, 2, 3), (2, 3, 2, 3), (2, 3, 2))
+    weights = [300 * torch.randn(4, 10, *shape, generator=generator) for shape in shapes]
+    vectors = torch.randn(4, 10, 2, generator=generator)
+    given = [part.requires_grad_() for part in (*weights, vectors)]
+    wide = [part.detach().double().requires_grad_() for part in given]
+    found, expected = (
+        nondeterministic(*w, vectors=v, backend="reference", return_attention=True) for *w, v in (given, wide)
+    )
+    assert found[0].dtype == found[1].dtype == torch.float32
+    assert_near([part.double() for part in found], list(expected), 1e-6)
+    for ours, theirs in zip(gradients(list(found), given), gradients(list(expected), wide), strict=True):
+        assert ours.dtype == torch.float32
+        assert (ours - theirs).abs().max() < 1e-6 * max(1.0, theirs.abs().max())
+
+
 def test_the_real_semiring_gives_the_weights_themselves() -> None:
     actions = [action.detach() for action in random_weights(1, 5, 2, 2, zeros=0.3)]
     logs = reference.run(*actions).alpha

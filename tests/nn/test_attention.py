@@ -255,7 +255,7 @@ def test_dropout_of_attention_weights_is_for_training() -> None:
         (lambda: StackAttention(0, Superposition(3)), "d_model is 0, expected 1 or more"),
         (lambda: StackAttention(3, "sup"), "'sup' given as the stack, expected a Stack"),  # type: ignore[arg-type]
         (lambda: DotProductAttention(6, 4), "d_model is 6, expected a positive multiple of heads, 4"),
-        (lambda: DotProductAttention(6, 0), "expected a positive multiple of heads, 0"),
+        (lambda: DotProductAttention(6, 0), "heads is 0, expected 1 or more"),
         (
             lambda: DotProductAttention(6, 2, dropout=1.0),
             "dropout is 1.0, expected at least 0 and less than 1",

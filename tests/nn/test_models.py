@@ -7,7 +7,7 @@ import torch
 
 from ndstack import languages
 from ndstack.errors import NdstackError
-from ndstack.nn import StackRNN, Transformer, initialize, models
+from ndstack.nn import StackRNN, Transformer, initialize, load, models
 from ndstack.nn.models import ModelName, parse
 
 WORDS = ["01#10", "11#11", "00#00"]
@@ -131,6 +131,42 @@ def test_initialisation_is_as_the_text_says():
     norm = models.build("tf", "dyck").backbone.norm
     assert norm.weight.eq(1).all()
     assert norm.bias.eq(0).all()
+
+
+def test_stack_attention_begins_with_xavier_actions():
+    """The text has Xavier for all fully connected layers, and so has the public code for these."""
+    for name in ("tf+vrns-2-3-3", "tf+sup-8"):
+        actions = models.build(name, "dyck").backbone.layers[2].attention.actions.weight
+        bound = (6 / sum(actions.shape)) ** 0.5
+        assert 0.9 * bound < actions.abs().max() <= bound
+        flat = models.build(name, "dyck", attention_actions_init="uniform").backbone.layers[2]
+        assert 0.08 < flat.attention.actions.weight.abs().max() <= 0.1
+
+
+def test_details_of_the_public_code():
+    pushed = models.build("vrns-2-3-3", "dyck", pushes_init="uniform").backbone.pushed
+    assert 0.05 < pushed.weight.abs().max() <= 0.1
+    assert pushed.bias.any()
+    plain = models.build("strat-3", "dyck").backbone.pushed.weight
+    wide = models.build("strat-3", "dyck", tanh_gain=5 / 3).backbone.pushed.weight
+    torch.testing.assert_close(wide, plain * 5 / 3)
+    together, apart = (
+        models.build("sup-3-3-3", "dyck", stacks_apart=apart).backbone for apart in (False, True)
+    )
+    for layer in ("actions", "pushed"):
+        one, other = getattr(together, layer).weight, getattr(apart, layer).weight
+        assert one.shape == other.shape == (9, 20)
+        assert one.abs().max() <= (6 / 29) ** 0.5 < other.abs().max() <= (6 / 23) ** 0.5
+
+
+def test_exponentials_of_pushed_vectors(tmp_path):
+    model = models.build("tf+vrns-2-3-3", "dyck", exp_pushes=True, dropout=0.0)
+    attention, x = model.backbone.layers[2].attention, torch.randn(1, 2, 32)
+    torch.testing.assert_close(attention.controls(x)[1], attention.pushed(x).exp())
+    plain = models.build("tf+vrns-2-3-3", "dyck").backbone.layers[2].attention
+    torch.testing.assert_close(plain.controls(x)[1], plain.pushed(x))
+    model.save(tmp_path / "model")
+    assert load(tmp_path / "model").backbone.exp_pushes
 
 
 def test_what_the_names_stand_for():

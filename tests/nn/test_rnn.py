@@ -3,12 +3,13 @@
 import copy
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
 from ndstack.errors import NdstackError
-from ndstack.nn import RNNState, StackRNN
+from ndstack.nn import RNNState, StackRNN, controllers
 from ndstack.nn.unnormalized import Unnormalized
 from ndstack.stacks import Nondeterministic, Several, Stratification, Superposition
 
@@ -256,6 +257,14 @@ def test_compiling_falls_back_without_error(name, n):
         (lambda: StackRNN(4, 5, None, controller="lstn"), "there is no controller called 'lstn'"),
         (lambda: StackRNN(4, 0, None), "hidden_size is 0"),
         (lambda: StackRNN(4, 5, None, num_layers=0), "num_layers is 0"),
+        (lambda: StackRNN(4.0, 5, None), "input_size is 4.0, expected a whole number"),
+        (lambda: StackRNN(4, True, None), "hidden_size is True, expected a whole number"),
+        (lambda: StackRNN(4, 5, None, num_layers="2"), "num_layers is '2', expected a whole number"),
+        (lambda: StackRNN(4, 5, "rns-2-3"), "'rns-2-3' given as the stack"),
+        (lambda: Nondeterministic(2, 3.0), "symbols is 3.0, expected a whole number"),
+        (lambda: Nondeterministic(2, 3, window=2.5), "window is 2.5, expected a whole number"),
+        (lambda: Nondeterministic(False, 3), "states is False, expected a whole number"),
+        (lambda: Nondeterministic(2, 3, torch.tensor(1.0)), "vector_size is .* expected a whole number"),
         (lambda: StackRNN(4, 5, None, output_reading=True), "need a stack"),
         (lambda: StackRNN(4, 5, None, normalize_reading=False), "needs a nondeterministic stack"),
         (lambda: StackRNN(4, 5, Superposition(3), normalize_reading=False), "without vectors"),
@@ -332,3 +341,28 @@ def weights_of_runs(stack, log_weights):
             reading[r, elements[-1][0]] += weight
         readings.append(reading if stack.read_states else reading.sum(0))
     return torch.stack(readings).flatten(1)
+
+
+def test_sizes_may_be_integers_of_numpy():
+    two = np.int64(2)
+    rnn = StackRNN(two, two, Nondeterministic(two, two, two))
+    assert type(rnn.stack.states) is type(rnn.hidden_size) is int
+    assert Superposition(two).sizes == Superposition([two]).sizes == (2,)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_an_lstm_runs_in_mixed_precision_on_any_cpu(dtype, layers, monkeypatch):
+    """oneDNN has no such LSTM for CPUs without AVX-512."""
+    torch.manual_seed(0)
+    rnn, x = StackRNN(4, 5, None, layers), torch.randn(2, 3, 4)
+    expected = rnn(x)[0]
+    for known in (None, False):  # whatever this CPU has, and as on one that has not
+        if known is not None:
+            monkeypatch.setattr(controllers, "_has_lstm", lambda dtype: False)
+        with torch.autocast("cpu", dtype):
+            output, state = rnn(x)
+            again, _ = rnn(x, state)
+        (output.sum() + again.sum()).backward()
+        torch.testing.assert_close(output.float(), expected, atol=0.05, rtol=0.05)
+        assert rnn.controller.weight_hh_l0.grad.isfinite().all()

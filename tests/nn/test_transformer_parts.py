@@ -74,7 +74,7 @@ def test_a_transformer_has_no_output_before_bos() -> None:
         ({"layers": [Superposition(4)] * 2}, "the stack of layer 2 is in an earlier layer too"),
         ({"heads": 5}, "d_model is 32, expected a positive multiple of heads, 5"),
         ({"d_model": 0, "layers": [Superposition(4)]}, "d_model is 0, expected 1 or more"),
-        ({"feedforward": 0}, "feedforward is 0, expected 1 or more hidden units"),
+        ({"feedforward": 0}, "feedforward is 0, expected 1 or more"),
         ({"dropout": -0.1}, "dropout is -0.1, expected at least 0 and less than 1"),
         ({"dropout": 1.5, "layers": [Superposition(4)]}, "dropout is 1.5, expected at least 0"),
     ],

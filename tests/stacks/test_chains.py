@@ -58,6 +58,20 @@ def test_branches_add_up() -> None:
         assert close(ours, theirs)
 
 
+@pytest.mark.parametrize("trunk_first", [True, False])
+def test_a_branch_from_before_the_chart_grew(trunk_first: bool) -> None:
+    """A chart has room for 128 steps, then it moves to larger memory; earlier states stay in the smaller."""
+    stem, trunk, branch = logits(10, batch=2), logits(125, 1, batch=2), logits(5, 2, batch=2)
+    first, state = stepped(stem)
+    order = (trunk, branch) if trunk_first else (branch, trunk)
+    loss = weighted(first) + sum(weighted(stepped(part, state)[0]) for part in order)
+    alone = weighted(STACK.scan(stem)[0])
+    for part in (trunk, branch):
+        alone = alone + weighted(STACK.scan(torch.cat([stem, part], 1))[0][:, 10:])
+    for ours, theirs in zip(grad(loss, stem, trunk, branch), grad(alone, stem, trunk, branch), strict=True):
+        assert close(ours, theirs)
+
+
 @pytest.mark.parametrize("states", [1, 3, 4])
 def test_branches_add_up_for_every_number_of_states(states: int) -> None:
     """What steps say about columns from before them takes another path for each."""

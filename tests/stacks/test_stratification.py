@@ -163,7 +163,7 @@ def test_the_stack_is_the_function_of_the_sigmoid() -> None:
 
 
 def test_a_size_that_makes_no_sense() -> None:
-    with pytest.raises(NdstackError, match="expected at least 1"):
+    with pytest.raises(NdstackError, match="size is 0, expected 1 or more"):
         Stratification(0)
 
 

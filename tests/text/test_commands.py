@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from ndstack.cli import main
+from tests.test_cli import ndstack
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +142,22 @@ def test_wrong_input_is_one_line(call, folder, arguments, message, monkeypatch, 
     error = call(*filled, code=2)
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_one_file_is_prepared_with_a_split_and_a_warning_about_punctuation(tmp_path):
+    (tmp_path / "book.txt").write_text("The dog, a cat; and more.\nYes, he did.\n" * 50)
+    result = ndstack("text", "prepare", "book.txt", "--out", "plain", cwd=tmp_path)
+    assert result.returncode == 0
+    warnings = result.stderr.splitlines()
+    assert "45% of the word types end in punctuation, such as" in warnings[0]
+    assert "--tokenize words" in warnings[0]
+    assert "has no validation part" in warnings[1]
+    words = ("--split", "90/5/5", "--tokenize", "words")
+    result = ndstack("text", "prepare", "book.txt", "--out", "split", *words, "--json", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert {name: part["lines"] for name, part in json.loads(result.stdout)["splits"].items()} == {
+        "train": 90, "valid": 5, "test": 5
+    }  # fmt: skip
+    refused = ndstack("text", "prepare", "book.txt", "--out", "no", "--split", "90", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "'90' is not a split" in refused.stderr

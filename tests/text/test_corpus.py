@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ndstack.errors import DatasetError
-from ndstack.text import example, lines, preparation, prepare, read_corpus, read_vocabulary
+from ndstack.text import example, lines, preparation, prepare, read_corpus, read_vocabulary, splitting
 from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
 
 WORD = st.sampled_from(["a", "b", "cc", "é", "日本", "<unk>"])
@@ -80,6 +80,50 @@ def test_a_corpus_says_what_the_text_says(tmp_path_factory, train, test):
         split = again.header.splits[part]
         assert (split.tokens, split.lines) == (len(expected), len(text))
         assert split.unknown == expected.count(UNKNOWN)
+
+
+@pytest.mark.parametrize("shares", [(90, 5, 5), (8, 1, 1), (1, 1, 1), (95, 5, 0)])
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("block", [1, 7, 1 << 20])
+def test_a_file_is_split_by_lines_in_order(shares, ended, block, tmp_path, monkeypatch):
+    monkeypatch.setattr(splitting, "BLOCK", block)
+    monkeypatch.setattr(lines, "BLOCK", block + 20)
+    text = [f"word{number % 7} é{number}" if number % 5 else "" for number in range(1, 104)]
+    (tmp_path / "t.txt").write_text("\n".join(text) + "\n" * ended, encoding="utf-8")
+    corpus = prepare(tmp_path / "t.txt", tmp_path / "c", split=shares)
+    found = []
+    for part in corpus.splits.values():
+        found += " ".join(corpus.vocabulary.decode(part)).split("<eos>")[:-1]
+    first, second = 103 * shares[0] // sum(shares), 103 * sum(shares[:2]) // sum(shares)
+    assert [part.lines for part in corpus.header.splits.values()] == [
+        n for n in (first, second - first, 103 - second) if n
+    ]
+    known = set(corpus.vocabulary.words)
+    assert [line.split() for line in found] == [
+        [w if w in known else "<unk>" for w in line.split()] for line in text
+    ]
+    assert {w for line in text[:first] for w in line.split()} | {"<unk>"} == known
+
+
+def test_splits_that_make_no_sense_are_refused(tmp_path):
+    (tmp_path / "t.txt").write_text("a\nb\n")
+    with pytest.raises(DatasetError, match="has 2 lines, too few for a valid part"):
+        prepare(tmp_path / "t.txt", tmp_path / "c", split=(90, 5, 5))
+    with pytest.raises(DatasetError, match="is a folder"):
+        prepare(tmp_path, tmp_path / "c", split=(90, 5, 5))
+    for text in ("", "90", "90/5", "0/1/1", "90/5/-5", "a/b/c", "90/5/5/5", "²/1/1"):
+        with pytest.raises(DatasetError, match="is not a split"):
+            splitting.parse_split(text)
+
+
+def test_punctuation_is_separated_as_documented():
+    text = "“Don't,” he said: 3.14 (or 1,000.5) well-known A.B. <unk> x_1 naïve... 5th, $4.50; rock-'n'-roll"
+    words = (
+        "“ Don't , ” he said : 3.14 ( or 1,000.5 ) well-known A . B . <unk> x_1 naïve . . . 5th , $ 4.50 ; "
+        "rock - ' n ' - roll"
+    )
+    assert lines.separate(text, "words") == words.split()
+    assert lines.separate(text, "spaces") == text.split()
 
 
 def test_the_commonest_words_come_first_and_a_limit_keeps_them():

@@ -166,3 +166,25 @@ def test_settings_as_typed():
     assert parse_setting("training.clip=3") == {"training": {"clip": 3}}
     assert parse_setting("data.lengths=[3, 9]") == {"data": {"lengths": [3, 9]}}
     assert parse_setting("training.device=cpu") == {"training": {"device": "cpu"}}
+
+
+def test_the_command_trains_in_stages_shows_and_compares_them(run, tmp_path):
+    options = ["--train", "20", "--threads", "1", "--set", "options.hidden=5"]
+    stages = ["--stages", "3:5@2/1/0.02,3:7@1,3:9@3//0.01"]
+    lines = run("train", "marked-reversal", "--model", "lstm", "--out", "x", *stages, *options).out
+    *epochs, result = [json.loads(line) for line in lines.splitlines()]
+    assert epochs == Run.open(tmp_path / "x").metrics()
+    config = Run.open(tmp_path / "x").config
+    assert (config.data.lengths, config.data.test_lengths) == ((3, 9), (3, 11))
+    assert (config.training.max_epochs, config.training.learning_rate) == (3, 0.01)
+    first, second = (stage.model_dump() for stage in config.training.stages)
+    assert first == {"lengths": (3, 5), "max_epochs": 2, "stop_after": 1, "learning_rate": 0.02}
+    assert second == {"lengths": (3, 7), "max_epochs": 1, "stop_after": 10, "learning_rate": 0.01}
+    last = [line for line in epochs if line["stage"] == 3]
+    assert result["difference"] == min(line["validation_difference"] for line in last)
+    table = run("show", "x").out
+    (best,) = (line for line in table.splitlines() if " * " in line and not line.startswith("*"))
+    assert best.split()[:3] == [str(result["best_epoch"]), "*", "3"]
+    (row,) = json.loads(run("compare", "x", "--out", "both.svg", "--json").out)
+    assert row["difference"] == result["difference"]
+    assert "--lengths and --stages given" in run("train", "dyck", *stages, "--lengths", "4:8", code=2).err

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from ndstack.errors import NdstackError, TrainingError
+from ndstack.kernels import reference
 from ndstack.languages import Plan, get, make_dataset
 from ndstack.nn import models
 from ndstack.training import FormalTask, Run, TrainingConfig, fit, make_data, make_model, train
@@ -110,6 +111,24 @@ def test_a_loss_that_is_not_finite_names_the_step_and_keeps_the_best_model(tmp_p
     assert "the loss is nan" in (tmp_path / "run" / "log.txt").read_text()
 
 
+@pytest.mark.parametrize("name", ["rns-2-2", "vrns-1-2-2", "sup-3", "strat-3"])
+def test_a_nan_stops_training_at_its_first_step_and_at_once(name, data, monkeypatch):
+    class Fails(FormalTask):
+        def loss(self, model, epoch, step):
+            if (epoch, step) == (0, 2):
+                with torch.no_grad():
+                    next(p for p in model.parameters() if p.dim() == 2)[0, 0] = math.nan
+            return super().loss(model, epoch, step)
+
+    def run(*arguments, **options):
+        raise AssertionError("computed again in log space")
+
+    monkeypatch.setattr(reference, "run", run)
+    model = models.build(name, data.language, hidden=6)
+    with pytest.raises(TrainingError, match=r"^the \S+ (norm )?is nan in epoch 1, step 3; .*$"):
+        fit(model, Fails(data, model), TrainingConfig(max_epochs=1))
+
+
 def test_a_diverging_run_stops_too(tmp_path):
     with pytest.raises(TrainingError, match="try a lower learning rate"):
         small_run(tmp_path / "run", "lstm", training={"learning_rate": 1e38, "max_epochs": 50})
@@ -145,6 +164,14 @@ def test_double_precision(tmp_path):
 def test_mixed_precision_learns(name, tmp_path):
     exact = small_run(tmp_path / "32", name)
     mixed = small_run(tmp_path / "16", name, training={"precision": "bf16-mixed"})
+    assert mixed.best["cross_entropy"] == pytest.approx(exact.best["cross_entropy"], rel=0.05)
+
+
+def test_mixed_precision_with_another_controller(tmp_path):
+    """It used to corrupt the heap."""
+    options = {"model": "rns-2-2", "options": {"controller": "gru"}}
+    exact = small_run(tmp_path / "32", **options)
+    mixed = small_run(tmp_path / "16", **options, training={"precision": "bf16-mixed"})
     assert mixed.best["cross_entropy"] == pytest.approx(exact.best["cross_entropy"], rel=0.05)
 
 

@@ -1,10 +1,19 @@
 """Two processes share every batch and get what one gets, up to the order of sums."""
 
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from ndstack.errors import TrainingError
 from ndstack.training import Run, Share, change_settings, train
-from tests.training.small import small_run
+from ndstack.training.launch import make_formal
+from tests.test_processes import wait_for_end
+from tests.training.small import small_config, small_run
 
 
 def test_shares_are_disjoint_and_complete():
@@ -31,3 +40,45 @@ def test_an_error_in_one_process_is_one_line(tmp_path):
     with pytest.raises(TrainingError, match=r"in epoch 1, step .*; try a lower learning rate") as error:
         small_run(tmp_path / "run", "lstm", training={"processes": 2, "learning_rate": 1e38})
     assert "\n" not in str(error.value)
+
+
+def children(process):
+    return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc here")
+def test_what_ends_the_first_process_ends_the_others_and_the_run_is_resumed(tmp_path):
+    command = [sys.executable, "-m", "ndstack", "train"]
+    new = ["dyck", "--model", "lstm", "--out", "run", "--lengths", "4:8", "--train", "200"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path}
+    with subprocess.Popen([*command, *new, "--processes", "2"], **pipes) as launcher:
+        assert json.loads(launcher.stdout.readline())["epoch"] == 1
+        started = children(launcher.pid)
+        launcher.send_signal(signal.SIGTERM)  # it alone, not its group: it has to pass the signal on
+        _, error = launcher.communicate()
+    assert error.splitlines()[-1] == "ndstack: interrupted; resume with: ndstack train --resume run"
+    assert "Traceback" not in error
+    assert launcher.returncode == 130
+    assert "interrupted in epoch" in (tmp_path / "run" / "log.txt").read_text()
+    wait_for_end(*started)
+    with subprocess.Popen([*command, "--resume", "run"], **pipes) as launcher:
+        assert json.loads(launcher.stdout.readline())["epoch"] > 1
+        started = children(launcher.pid)
+        assert len(started) >= 2
+        launcher.kill()
+        wait_for_end(*started)
+
+
+def test_a_process_that_is_killed_is_one_line(tmp_path):
+    with pytest.raises(
+        TrainingError, match=r"process 1 of the run ended with SIGKILL; if memory is short"
+    ) as error:
+        train(tmp_path / "run", small_config("lstm", training={"processes": 2}), make=die)
+    assert "\n" not in str(error.value)
+
+
+def die(config, share, show):
+    """What a kernel that is short of memory does."""
+    if share.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return make_formal(config, share, show)

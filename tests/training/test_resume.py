@@ -81,7 +81,7 @@ def test_the_command_is_interrupted_and_resumed(tmp_path):
         process.send_signal(signal.SIGINT)
         _, error = process.communicate()
     assert process.returncode == 130
-    assert error == "ndstack: interrupted; ndstack train --resume run goes on\n"
+    assert error == "ndstack: interrupted; resume with: ndstack train --resume run\n"
     again = [*command, "--resume", "run", "--max-epochs", "3"]
     done = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.splitlines()[-1])["epochs"] == 3
@@ -105,7 +105,7 @@ def test_a_folder_in_use_is_refused(tmp_path):
 
 def test_a_new_run_does_not_go_into_a_folder_with_something_in_it(tmp_path):
     small_run(tmp_path / "run", "lstm")
-    with pytest.raises(TrainingError, match=r"--resume .* goes on with it"):
+    with pytest.raises(TrainingError, match=r"--resume .* resumes it"):
         small_run(tmp_path / "run", "lstm")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()

@@ -69,3 +69,11 @@ def test_a_schedule_survives_json():
     fresh = Schedule(learning_rate=0.1)
     assert fresh.best == math.inf
     assert Schedule.model_validate_json(fresh.model_dump_json()) == fresh
+
+
+def test_the_public_code_judges_perplexity_and_waits_for_six_epochs():
+    _, rates, _ = follow([1.0] * 30, learning_rate=1.0, decay_after=6)
+    assert rates == pytest.approx([1.0] * 6 + [0.9] * 5)
+    slow = [3.0 - 4e-5 * step for step in range(7)]  # less than 1e-4 of 3 nats in all
+    assert follow(slow, learning_rate=1.0)[1][-1] == pytest.approx(0.9)
+    assert follow(slow, learning_rate=1.0, decay_by="perplexity")[1][-1] == 1.0

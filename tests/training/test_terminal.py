@@ -5,6 +5,8 @@ from rich.console import Console
 from ndstack.languages import Plan, get, make_dataset
 from ndstack.nn import models
 from ndstack.training import TrainingConfig, fit
+from ndstack.training.checkpoint import Progress
+from ndstack.training.schedule import Schedule
 from ndstack.training.terminal import Terminal
 
 
@@ -29,3 +31,13 @@ def test_everything_is_legible_in_eighty_columns():
     assert "best" in last
     assert "learning rate 0.005" in last
     assert "left" in last
+
+
+def test_a_resumed_run_that_is_allowed_fewer_epochs_than_it_has_shows_no_more_than_all():
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    terminal = Terminal("lstm on dyck", console=console)
+    terminal.start(TrainingConfig(max_epochs=2), Progress(epoch=3, schedule=Schedule(learning_rate=0.1)))
+    terminal.close()
+    with console.capture() as captured:
+        console.print(terminal.live.get_renderable())
+    assert "3/3" in captured.get()

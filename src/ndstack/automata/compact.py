@@ -22,25 +22,28 @@ variant is smallest after `merge_types` depends on the grammar; `compact` tries 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import accumulate, product
 
-from ndstack.automata.conversion import START, check_no_bottom, nothing, restrict_greibach
-from ndstack.automata.merging import merge_types
+from ndstack.automata.conversion import MOST_TRANSITIONS, START, check_no_bottom, nothing, restrict_greibach
+from ndstack.automata.merging import EFFORT, merge_types
 from ndstack.automata.pda import BOTTOM, PDA, RestrictedPDA, RestrictedWPDA, Transition
 from ndstack.automata.trimming import trim_restricted
 from ndstack.automata.triples import find_grammar
 from ndstack.errors import AutomatonError
 from ndstack.grammars.grammar import CFG, Nonterminal, Rule
-from ndstack.grammars.greibach import Cut, greibach, quadratic_greibach
+from ndstack.grammars.greibach import ASK_THE_GRAMMAR, Cut, greibach, quadratic_greibach
 from ndstack.grammars.reduction import factor
 
 __all__ = ["compact", "variants"]
 
 LOOP, END = "loop", "end"
+MOST_RULES = 5000
+"""A grammar with more rules than this in Greibach normal form is refused."""
 MANY = 3000
 """An automaton with more transitions than this is left as it is."""
 TRIED = 12
-"""How many automata, the smallest ones, are made smaller still and compared."""
+"""How many automata, the smallest ones, are made smaller still and compared: fewer if they have more than
+`MANY` transitions together."""
 
 
 def compact(machine: CFG | PDA) -> RestrictedPDA:
@@ -60,9 +63,17 @@ def variants(machine: CFG | PDA) -> list[RestrictedPDA]:
     check_no_bottom(machine)
     forms = sorted(_forms(machine), key=_estimate)
     trimmed = [trim_restricted(pda) for pda in _candidates(machine, forms)]
-    few = sorted((pda for pda in trimmed if len(pda.transitions) <= MANY), key=_cost)[:TRIED]
+    small = sorted((pda for pda in trimmed if len(pda.transitions) <= MANY), key=_cost)[:TRIED]
+    before = accumulate((len(pda.transitions) for pda in small), initial=0)
+    few = [pda for pda, done in zip(small, before, strict=False) if done <= MANY]
     if few:
-        return [merge_types(pda) for pda in few]
+        effort = EFFORT // len(few)
+        return [merge_types(pda, effort) for pda in few]
+    if not trimmed and _estimate(forms[0]) > MOST_TRANSITIONS:
+        raise AutomatonError(
+            f"the automaton of this grammar has about {_estimate(forms[0]):,} transitions, more than the "
+            f"limit of {MOST_TRANSITIONS:,}; {ASK_THE_GRAMMAR}"
+        )
     return trimmed or [_Builder(forms[0], None, loop=False, push_same=False, push_last=False).build()]
 
 
@@ -83,15 +94,14 @@ def _candidates(grammar: CFG, forms: list[CFG]) -> Iterator[RestrictedPDA]:
                 yield _Builder(form, tail, loop=False, push_same=False, push_last=False).build()
                 for push_same, push_last in product((True, False), repeat=2):
                     yield _Builder(form, tail, True, push_same, push_last).build()
-    short = greibach(grammar)
-    if len(short.rules) <= MANY // 50:
+    if len(grammar.rules) <= MANY // 50 and len((short := greibach(grammar)).rules) <= MANY // 50:
         yield restrict_greibach(short)
 
 
 def _forms(grammar: CFG) -> list[CFG]:
     """Quadratic Greibach normal forms of the grammar, each different from the others."""
     cuts: tuple[Cut, ...] = ("rest", "first", "last")
-    forms = [quadratic_greibach(grammar, cut) for cut in cuts]
+    forms = [quadratic_greibach(grammar, cut, MOST_RULES) for cut in cuts]
     if not grammar.weighted:
         forms += [factored for form in forms if (factored := factor(form))]
     return list(dict.fromkeys(forms))

@@ -9,6 +9,7 @@ The proof goes by way of 2-GNF, because a transition cannot replace the top symb
 the weights of strings, since derivations and accepting runs correspond one to one.
 """
 
+from collections import deque
 from collections.abc import Iterator
 
 from ndstack.automata.pda import (
@@ -26,9 +27,11 @@ from ndstack.automata.trimming import trim_restricted
 from ndstack.automata.triples import find_grammar
 from ndstack.errors import AutomatonError, GrammarError
 from ndstack.grammars.grammar import CFG, Symbol
-from ndstack.grammars.greibach import greibach, is_greibach, is_two_greibach
+from ndstack.grammars.greibach import ASK_THE_GRAMMAR, greibach, is_greibach, is_two_greibach
 
 START, LOOP = "q0", "loop"
+MOST_TRANSITIONS = 50_000
+"""How large an automaton may become; a grammar that needs more is refused within seconds."""
 
 
 def bottom_marked(grammar: CFG) -> BottomMarkedPDA:
@@ -104,15 +107,20 @@ def _beginnings(grammar: CFG, symbols: tuple[Symbol, ...]) -> Iterator[tuple[str
             yield str(rule.right[0]), [*rule.right[1:], *rest], rule.weight
 
 
-def restrict(pda: BottomMarkedPDA) -> RestrictedPDA:
+def restrict(pda: BottomMarkedPDA, most: int = MOST_TRANSITIONS) -> RestrictedPDA:
     """Lemma 4: one stack symbol stands for a string of the old ones, so that a push pushes one.
 
     The proof takes all strings up to a length; here only those that can occur are made, from ⊥ upwards,
-    and what no accepting run uses is trimmed.
+    and what no accepting run uses is trimmed. An automaton with more than `most` transitions before that is
+    refused.
     """
     for t in pda.transitions:
         _check_almost_restricted(t)
     names: dict[Stack, str] = {(x,): x for x in pda.stack_alphabet}
+    taken = set(names.values())
+    by_top: dict[Stack, list[Transition]] = {}
+    for t in pda.transitions:
+        by_top.setdefault(t.pop, []).append(t)
 
     def name(string: Stack) -> str:
         if string not in names:
@@ -122,32 +130,42 @@ def restrict(pda: BottomMarkedPDA) -> RestrictedPDA:
                     "not seen as the bottom symbol there; convert the automaton with to_restricted()"
                 )
             label = f"[{' '.join(string)}]"
-            while label in names.values():
+            while label in taken:
                 label += "'"
+            taken.add(label)
             names[string] = label
             open_.append(string)
         return names[string]
 
-    open_: list[Stack] = list(names)
+    open_ = deque(names)
     transitions: list[Transition] = []
     while open_:
-        top = open_.pop(0)
-        for t in pda.transitions:
-            if t.pop == top[-1:]:
-                pushed = tuple(name(string) for string in _on_string(t, top))
-                transitions.append(Transition(t.state, t.read, (name(top),), t.target, pushed, t.weight))
+        top = open_.popleft()
+        for t in by_top.get(top[-1:], ()):
+            pushed = tuple(name(string) for string in _on_string(t, top))
+            transitions.append(Transition(t.state, t.read, (name(top),), t.target, pushed, t.weight))
+        if len(transitions) > most:
+            raise AutomatonError(
+                f"the restricted automaton has more than {most:,} transitions, the limit; {ASK_THE_GRAMMAR}"
+            )
     build = RestrictedWPDA if pda.weighted else RestrictedPDA
     return trim_restricted(build(tuple(transitions), pda.start, pda.accept, pda.bottom))
 
 
-def to_restricted(machine: CFG | PDA) -> RestrictedPDA:
-    """An equivalent restricted PDA for any grammar or PDA (proposition 1)."""
+def to_restricted(machine: CFG | PDA, most: int = MOST_TRANSITIONS) -> RestrictedPDA:
+    """An equivalent restricted PDA for any grammar or PDA (proposition 1).
+
+    Args:
+        machine: a grammar, or an automaton of any kind.
+        most: how many transitions it may have, before those that no accepting run uses are dropped; a machine
+            that needs more is refused.
+    """
     if isinstance(machine, RestrictedPDA):
         return machine
     if isinstance(machine, CFG):
-        return restrict_greibach(greibach(machine))
+        return restrict_greibach(greibach(machine, most // 10), most)
     grammar = find_grammar(machine)
-    return nothing(machine) if grammar is None else to_restricted(grammar)
+    return nothing(machine) if grammar is None else to_restricted(grammar, most)
 
 
 def nothing(pda: PDA) -> RestrictedPDA:
@@ -155,9 +173,9 @@ def nothing(pda: PDA) -> RestrictedPDA:
     return (RestrictedWPDA if pda.weighted else RestrictedPDA)((), START, frozenset())
 
 
-def restrict_greibach(grammar: CFG) -> RestrictedPDA:
+def restrict_greibach(grammar: CFG, most: int = MOST_TRANSITIONS) -> RestrictedPDA:
     """Lemmas 3 and 4 in a row: a restricted PDA for a grammar in Greibach normal form."""
-    return restrict(bottom_marked(grammar))
+    return restrict(bottom_marked(grammar), most)
 
 
 def _check_almost_restricted(t: Transition) -> None:

@@ -24,14 +24,24 @@ Type = tuple[str, str]
 Move = tuple[str, str, str, str]  # symbol read, action, target, new top symbol ("" for pop)
 Behaviour = tuple[bool, frozenset[tuple[Move, float]]]
 Thing = tuple[str, str]  # ("state", q) or ("symbol", x)
+Outline = tuple[bool, frozenset[tuple[str, str]]]  # acceptance, and what is read with which action
 Renaming = dict[Thing, Thing]
 
 
-def merge_types(pda: P) -> P:
-    """An equivalent automaton with fewer states and stack symbols, trimmed."""
+EFFORT = 60_000
+"""How many configuration types are looked at, at most, in trying to merge pairs: about a second."""
+
+
+def merge_types(pda: P, effort: int = EFFORT) -> P:
+    """An equivalent automaton with fewer states and stack symbols, trimmed.
+
+    Args:
+        pda: any restricted automaton.
+        effort: when to stop trying pairs, so that large automata do not take minutes; see `EFFORT`.
+    """
     pda = trim_restricted(pda)
     while True:
-        results = [_merged(pda, order) for order in ("state", "symbol")]
+        results = [_merged(pda, order, effort) for order in ("state", "symbol")]
         best = min(results, key=lambda p: len(p.states) * len(p.stack_alphabet))
         if _size(best) == _size(pda):
             return best
@@ -42,13 +52,15 @@ def _size(pda: RestrictedPDA) -> tuple[int, int]:
     return len(pda.states), len(pda.stack_alphabet)
 
 
-def _merged(pda: P, first: str) -> P:
+def _merged(pda: P, first: str, effort: int) -> P:
     moves = _Moves(pda)
     renaming = moves.refine()
     kinds = [first, "symbol" if first == "state" else "state"]
     for kind in kinds:
         for one, other in combinations([thing for thing in moves.things if thing[0] == kind], 2):
-            if renaming[one] != renaming[other]:
+            if moves.work > effort:
+                break
+            if renaming[one] != renaming[other] and moves.may_join(one, other):
                 renaming = moves.join(renaming, one, other) or renaming
     return _rename(pda, moves, renaming)
 
@@ -67,6 +79,11 @@ class _Moves:
         for t in pda.transitions:
             if (t.state, t.pop[0]) in self.by_type:
                 self.by_type[t.state, t.pop[0]].append((_move(t), t.weight))
+        self.outlines: dict[Thing, dict[str, Outline]] = {thing: {} for thing in self.things}
+        for (q, x), moves in self.by_type.items():
+            outline = ((q, x) in self.accepting, frozenset(move[:2] for move, _ in moves))
+            self.outlines["state", q][x] = self.outlines["symbol", x][q] = outline
+        self.work = 0
 
     def behaviour(self, current: Type, f: Renaming) -> Behaviour:
         """Acceptance and transitions of a type, up to the renaming."""
@@ -93,10 +110,19 @@ class _Moves:
                 return finer
             f = finer
 
+    def may_join(self, one: Thing, other: Thing) -> bool:
+        """Whether two things of a kind accept alike and read the same symbols with the same actions.
+
+        That depends on no renaming; `join` fails for things that do not, with more work.
+        """
+        of_one, of_other = self.outlines[one], self.outlines[other]
+        return all(of_one[partner] == of_other[partner] for partner in of_one.keys() & of_other.keys())
+
     def join(self, f: Renaming, one: Thing, other: Thing) -> Renaming | None:
         """f with two things merged, and what else has to be for their sake; None if that cannot be."""
         f = _unite(f, one, other)
         while True:
+            self.work += len(self.by_type)
             groups: dict[tuple[Thing, Thing], list[Type]] = {}
             for q, x in self.by_type:
                 groups.setdefault((f["state", q], f["symbol", x]), []).append((q, x))
@@ -146,7 +172,11 @@ def _by_kind(moves: Iterable[tuple[Move, float]]) -> dict[tuple[str, str, float]
 
 def _unite(f: Renaming, one: Thing, other: Thing) -> Renaming:
     """The name of the first of the two is kept, so that the start state and ⊥ keep theirs."""
-    kept, gone = sorted((f[one], f[other]), key=list(f).index)
+    images = {f[one], f[other]}
+    if len(images) == 1:
+        return f
+    kept = next(thing for thing in f if thing in images)
+    (gone,) = images - {kept}
     return {thing: kept if image == gone else image for thing, image in f.items()}
 
 

@@ -21,6 +21,9 @@ BOTTOM = "⊥"
 """The bottom symbol, unless an automaton has another."""
 
 
+_ACTIONS = ("pop", "replace", "push")
+
+
 @dataclass(frozen=True, slots=True)
 class Transition:
     """q, u --a/weight--> r, v: in state q read a ("" reads nothing), pop u, push v, go to r."""
@@ -42,14 +45,10 @@ class Transition:
     @property
     def action(self) -> str:
         """`push`, `replace` or `pop`; `other` if it has none of the three restricted forms."""
-        if len(self.pop) == 1:
-            if not self.push:
-                return "pop"
-            if len(self.push) == 1:
-                return "replace"
-            if len(self.push) == 2 and self.push[0] == self.pop[0]:
-                return "push"
-        return "other"
+        size = len(self.push)
+        if len(self.pop) != 1 or size > 2 or (size == 2 and self.push[0] != self.pop[0]):
+            return "other"
+        return _ACTIONS[size]
 
 
 def show_stack(stack: Stack) -> str:
@@ -130,13 +129,14 @@ class PDA:
                 )
 
     def _merge(self, transitions: Iterable[Transition]) -> Iterator[Transition]:
-        merged: dict[Transition, float] = {}
-        for transition in transitions:
-            key = replace(transition, weight=1.0)
-            if transition.weight > 0:
-                previous = merged.get(key, 0.0) if self.weighted else 0.0
-                merged[key] = previous + transition.weight
-        return (replace(key, weight=weight) for key, weight in merged.items())
+        merged: dict[tuple[str, str, Stack, str, Stack], Transition] = {}
+        for t in transitions:
+            if t.weight > 0:
+                key = (t.state, t.read, t.pop, t.target, t.push)
+                if self.weighted and key in merged:
+                    t = replace(t, weight=merged[key].weight + t.weight)
+                merged[key] = t
+        return iter(merged.values())
 
 
 @dataclass(frozen=True)

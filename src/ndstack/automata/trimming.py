@@ -70,8 +70,10 @@ class _Reach:
     def live(self, pda: RestrictedPDA) -> set[Type]:
         """The reachable types from which an accepting configuration can be reached."""
         found = {c for c in self.ends if c[0] in pda.accept and c[1] == pda.bottom}
+        rest = [t for t in pda.transitions if (t.state, t.pop[0]) in self.ends]
         while True:
-            new = {(t.state, t.pop[0]) for t in pda.transitions if self.leads_to(t, found)} - found
+            rest = [t for t in rest if (t.state, t.pop[0]) not in found]
+            new = {(t.state, t.pop[0]) for t in rest if self.leads_to(t, found)}
             if not new:
                 return found
             found |= new

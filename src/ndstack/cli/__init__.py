@@ -15,6 +15,7 @@ from ndstack.cli import (
     text,
     text_scores,
     training,
+    trees,
     zoo,
 )
 from ndstack.cli.app import app, main
@@ -33,5 +34,6 @@ __all__ = [
     "text",
     "text_scores",
     "training",
+    "trees",
     "zoo",
 ]

@@ -3,10 +3,12 @@
 Wrong input is one line on stderr and exit code 2.
 """
 
+import contextlib
 import io
 import os
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar
 
@@ -27,12 +29,13 @@ PANELS = {
         "probability",
         "dataset",
         "grammar",
+        "trees",
         "automaton",
         "recognize",
     ),
     "Natural language": ("text",),
     "Experiments": ("reproduce", "sweep", "report", "gather", "claims"),
-    "Speed": ("bench",),
+    "Speed": ("warmup", "bench"),
 }
 """All commands in the order of `ndstack --help`: what a newcomer needs first comes first."""
 
@@ -88,7 +91,16 @@ LONGEST_ERROR = 800
 
 
 class Interrupted(Exception):  # noqa: N818 - it is no error
-    """Ctrl-C, with advice on how to go on."""
+    """Ctrl-C, with advice on how to resume."""
+
+
+@contextlib.contextmanager
+def resumable() -> Iterator[None]:
+    """For commands that begin where they stopped if they are given once more: Ctrl-C prints the command."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(f"resume with: {shlex.join(['ndstack', *sys.argv[1:]])}") from None
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """Arguments that several commands share: one name, one meaning, one wording."""
 
+import logging
 import os
 from importlib import resources
 from pathlib import Path
@@ -23,6 +24,13 @@ def as_text(given: Any) -> Any:
     except UnicodeEncodeError:
         return os.fsencode(given).decode("utf-8", "replace")
     return given
+
+
+def silence(quiet: bool) -> bool:
+    """With --quiet, nothing is said about kernels that are compiled."""
+    if quiet:
+        logging.getLogger("ndstack").setLevel(logging.ERROR)
+    return quiet
 
 
 def complete_language(incomplete: str) -> list[str]:
@@ -88,7 +96,7 @@ OutSvg = Annotated[
 ]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show the result only.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show the result only.", callback=silence)]
 Corpus = Annotated[
     Path | None, typer.Option("--corpus", metavar="FOLDER", help="What `ndstack text prepare` made.")
 ]
@@ -106,13 +114,29 @@ Temperature = Annotated[float, typer.Option("--temperature", help="Below 1 the l
 Greedy = Annotated[bool, typer.Option("--greedy", help="Always the likeliest symbol.")]
 
 
+def read_grammar_file(file: Path) -> "CFG":
+    """The grammar in a file, with a warning if its probabilities do not sum to 1 over all strings."""
+    from ndstack.cli.output import warn
+    from ndstack.grammars import PCFG, allsum, is_consistent, read_grammar
+
+    grammar = read_grammar(file)
+    if isinstance(grammar, PCFG) and not is_consistent(grammar):
+        warn(
+            f"{file}: derivations end with probability {allsum(grammar):.4g} only, the others never end; "
+            "probabilities given a length are not affected, sums over all strings are"
+        )
+    return grammar
+
+
 def find_language(name: str | None, grammar: Path | None) -> "Language":
     """The language of this name, or of this grammar file."""
     from ndstack.languages import from_grammar, get
 
     if (name is None) == (grammar is None):
         raise NdstackError("give either a LANGUAGE or --grammar FILE; `ndstack languages` lists the names")
-    return get(name) if name is not None else from_grammar(grammar or Path(), name=str(grammar))
+    if grammar is not None:
+        return from_grammar(read_grammar_file(grammar), name=str(grammar))
+    return get(name or "")
 
 
 def plain_grammar(language: "Language") -> "CFG":

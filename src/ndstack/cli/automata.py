@@ -14,6 +14,7 @@ from ndstack.cli.arguments import (
     find_language,
     parse_word,
     plain_grammar,
+    read_grammar_file,
     strings,
 )
 from ndstack.errors import NdstackError
@@ -125,14 +126,14 @@ def grammar(
     as_json: AsJson = False,
 ) -> None:
     """Check a grammar file and print it, on request in a normal form."""
-    from ndstack.grammars import CFG, greibach, proper, read_grammar, two_greibach
+    from ndstack.grammars import CFG, greibach, proper, two_greibach
     from ndstack.grammars.grammar import show_symbol
 
     def same(grammar: CFG) -> CFG:
         return grammar
 
     forms = {"same": same, "proper": proper, "greibach": greibach, "2-greibach": two_greibach}
-    made = forms[to](read_grammar(file))
+    made = forms[to](read_grammar_file(file))
     if not as_json:
         print(made)
         return

@@ -1,4 +1,4 @@
-"""Commands that show what is here: demo, bench."""
+"""Commands that show what is here, and how fast: demo, warmup, bench."""
 
 import contextlib
 import json
@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ndstack.cli.app import command
-from ndstack.cli.arguments import AsJson, OutFolder
+from ndstack.cli.app import command, resumable
+from ndstack.cli.arguments import AsJson, OutFolder, complete_model
 from ndstack.errors import NdstackError
 
 BENCHMARKS = {
@@ -33,10 +33,35 @@ def demo(
     """
     from ndstack.demo import run_demo
 
-    with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
+    with resumable(), contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
         rows = run_demo(out, quick=quick)
     if as_json:
         print(json.dumps(rows))
+
+
+@command("ndstack warmup", "ndstack warmup rns-2-3 sup-10")
+def warmup(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL]...",
+            help="Such as rns-2-3; all kinds if none is named.",
+            autocompletion=complete_model,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compile the kernels of these models now, so that nothing waits for it later. Takes minutes, once."""
+    from ndstack.warmup import warm_up
+
+    done = warm_up(models)
+    if as_json:
+        print(json.dumps(done.summary()))
+        return
+    kept = f"kept in {done.folder}" if done.folder else "not kept, since no folder can be written to"
+    print(
+        f"compiled {len(done.compiled)} kernels in {done.seconds:.0f} s for {', '.join(done.models)}; {kept}"
+    )
 
 
 @command("ndstack bench", "ndstack bench stacks --json")

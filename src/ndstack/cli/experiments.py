@@ -1,5 +1,6 @@
 """Commands about experiments: reproduce, sweep, report."""
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -7,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ndstack.cli.app import command
+from ndstack.cli.app import command, resumable
 from ndstack.cli.arguments import AsJson, OutFolderIfGiven, complete_experiment
 from ndstack.cli.options import SweepOptions, unfold
 from ndstack.cli.output import print_table
 from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
-    from ndstack.experiments import Engine, Experiment, SweepFolder
+    from ndstack.experiments import Engine, Experiment, Portion, SweepFolder
 
 
 @command(
@@ -45,27 +46,34 @@ def reproduce(
     if name == "list":
         _list(options.as_json)
         return
-    _run(experiments.find(name), scale, options)
+    with resumable():
+        _run([experiments.find(name)], scale, options)
 
 
 @command(
     "ndstack sweep my.toml --out results",
     "ndstack sweep my.toml --out results --workers 8 --only language=dyck",
+    "ndstack sweep campaign.toml --out results --nice 19",
 )
 @unfold
 def sweep(
-    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="Models, languages, search, outputs.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE.toml", help="An experiment, or a campaign: several [[experiments]]."),
+    ],
     scale: Annotated[str, typer.Option(help="One of the file's scales; paper is as written.")] = "paper",
     *,
     options: SweepOptions,
 ) -> None:
     """Run an experiment of your own, and report; the format is that of the dissertation's experiments.
 
-    Interrupt it at any time: the same command goes on, and what is complete is not run again.
+    A file with several [[experiments]] is a campaign: they are run in this order and share a report.
+    Interrupt it at any time: the same command resumes it, and what is complete is not run again.
     """
     from ndstack import experiments
 
-    _run(experiments.Experiment.read(file), scale, options)
+    with resumable():
+        _run(experiments.read_experiments(file), scale, options)
 
 
 @command("ndstack report sweep", "ndstack report results --out elsewhere --json")
@@ -106,37 +114,34 @@ def _list(as_json: bool) -> None:
 
 def _engine(options: SweepOptions, folder: "SweepFolder") -> "Engine":
     from ndstack import experiments
-    from ndstack.training.run import cores
+    from ndstack.processes import room
 
-    workers = options.workers or cores()
+    workers = options.workers or room()
     if options.engine == "ray":
         from ndstack.experiments.engines.ray import Ray
 
         return Ray(options.address, workers=workers, cpus=options.cpus, gpus=options.gpus)
-    return experiments.Inline() if options.workers == 0 else experiments.Local(workers, folder.log)
+    return (
+        experiments.Inline() if options.workers == 0 else experiments.Local(workers, folder.log, options.nice)
+    )
 
 
-def _run(experiment: "Experiment", scale: str, options: SweepOptions) -> None:
-    from ndstack import experiments, files
+def _run(planned: "list[Experiment]", scale: str, options: SweepOptions) -> None:
+    from ndstack import experiments
     from ndstack.experiments.display import choose_watcher
 
-    if options.engine == "local" and options.address is not None:
-        raise NdstackError("--address given, but the engine is local; expected --engine ray with it")
-    if options.out is None:
-        raise NdstackError("no folder given; expected --out FOLDER, a new one or one to go on with")
-    experiment.at(scale)
+    _check(options)
+    assert options.out is not None
+    for experiment in planned:
+        experiment.at(scale)
     folder = experiments.SweepFolder(options.out)
-    settings, suites = _text(experiment, scale, folder, options)
-    chosen = experiments.expand(folder.begin(experiment, scale, settings))
-    if options.only is not None:
-        chosen = experiments.choose(chosen, options.only)
-    title = f"{experiment.name}, {scale}"
-    summary = experiments.run_sweep(
+    engine = _engine(options, folder)  # more processes than there is room for are refused before all else
+    portions, without = _portions(planned, scale, folder, options)
+    title = f"{planned[0].name if len(planned) == 1 else f'{len(planned)} experiments'}, {scale}"
+    summary = experiments.run_campaign(
         folder,
-        chosen,
-        _engine(options, folder),
-        measures=experiments.measures_of(experiment),
-        suites=None if suites is None else str(files.real(suites)),
+        portions,
+        engine,
         retry_failed=options.retry_failed,
         watcher=choose_watcher(folder, title, quiet=options.quiet, as_json=options.as_json),
     )
@@ -145,8 +150,53 @@ def _run(experiment: "Experiment", scale: str, options: SweepOptions) -> None:
     _report(folder, None, options.as_json or not sys.stdout.isatty())
     if summary.given_up:
         print(f"ndstack: the same command tries {len(summary.given_up)} trials again", file=sys.stderr)
-    if summary.failed or summary.given_up:
+    if without:
+        print(f"ndstack: not run without --corpus FOLDER: {', '.join(without)}", file=sys.stderr)
+    if summary.failed or summary.given_up or without:
         raise typer.Exit(1)
+
+
+def _check(options: SweepOptions) -> None:
+    """Raise an error in one line if options do not fit together."""
+    if options.engine == "local" and options.address is not None:
+        raise NdstackError("--address given, but the engine is local; expected --engine ray with it")
+    if options.nice and (options.engine == "ray" or options.workers == 0):
+        raise NdstackError(
+            "--nice given, but it is for processes of the local engine; expected --workers 1 or more"
+        )
+    if options.out is None:
+        raise NdstackError("no folder given; expected --out FOLDER, a new one or one to go on with")
+
+
+def _portions(
+    planned: "list[Experiment]", scale: str, folder: "SweepFolder", options: SweepOptions
+) -> "tuple[list[Portion], list[str]]":
+    """The trials of all experiments, and the experiments of a campaign that lack a corpus."""
+    from ndstack import experiments, files
+
+    for name, given in (("--corpus", options.corpus), ("--suites", options.suites)):
+        if given is not None and not any(one.text for one in planned):
+            about = planned[0].name if len(planned) == 1 else "every experiment"
+            raise NdstackError(f"{name} given, but {about} is about formal languages")
+    lacking = options.corpus is None and scale != "smoke" and len(planned) > 1
+    without = [one.name for one in planned if one.text and lacking]
+    portions: list[Portion] = []
+    for place, one in enumerate(planned):
+        if one.name in without:
+            continue
+        settings, suites = _text(one, scale, folder, options)
+        chosen = folder.begin(one, scale, settings, place)
+        path = None if suites is None else str(files.real(suites))
+        measures = experiments.measures_of(chosen)
+        portions.append(experiments.Portion(experiments.expand(chosen), measures, chosen, path))
+    if options.only is not None:
+        every = [trial for one in portions for trial in one.trials]
+        kept = {id(trial) for trial in experiments.choose(every, options.only)}
+        portions = [
+            dataclasses.replace(one, trials=[trial for trial in one.trials if id(trial) in kept])
+            for one in portions
+        ]
+    return portions, without
 
 
 def _text(
@@ -155,9 +205,6 @@ def _text(
     """The corpus of an experiment on text; a smoke run may have one that is made for it."""
     corpus, suites = options.corpus, options.suites
     if not experiment.text:
-        for name, given in (("--corpus", corpus), ("--suites", suites)):
-            if given is not None:
-                raise NdstackError(f"{name} given, but {experiment.name} is about formal languages")
         return None, None
     from ndstack.experiments.natural import make_example
     from ndstack.text.launch import corpus_settings
@@ -180,7 +227,12 @@ def _report(folder: "SweepFolder", out: Path | None, as_json: bool) -> None:
     made = experiments.make_report(folder, out)
     if as_json:
         values = {"report": str(made.index), "outputs": made.outputs}
-        print(json.dumps({**values, "trials": made.trials, "complete": made.complete}))
+        print(
+            json.dumps(
+                {**values, "trials": made.trials, "complete": made.complete, "not_needed": made.not_needed}
+            )
+        )
     else:
         labels = ", ".join(made.outputs) or "no outputs"
-        print(f"{made.index}: {labels}; {made.complete} of {made.trials} trials complete")
+        rest = f", {made.not_needed} not needed" if made.not_needed else ""
+        print(f"{made.index}: {labels}; {made.complete} of {made.trials} trials complete{rest}")

@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -22,11 +22,8 @@ from ndstack.cli.arguments import (
     parse_word,
     strings,
 )
-from ndstack.cli.output import print_table
+from ndstack.cli.output import nested, print_table
 from ndstack.errors import NdstackError
-
-if TYPE_CHECKING:
-    from nltk import Tree
 
 
 @command("ndstack languages", "ndstack languages --json")
@@ -47,6 +44,7 @@ def languages(as_json: AsJson = False) -> None:
     columns = ("name", "strings", "a sample")
     print_table(columns, (list(row.values()) for row in rows), unbroken=("name", "a sample"))
     print("All but hardest-cfl and count-3 also for k symbols, as in marked-reversal(k=40).")
+    print("dyck(public) and padded-reversal(public): as in the data of the dissertation's public code.")
 
 
 @command(
@@ -81,7 +79,7 @@ def sample(
                 raise NdstackError(f"{source.name} is not context-free and has no trees; leave --tree out")
             derivation = source.table.sample_tree(length, rng)
             word, shown = source.word(derivation.leaves()), str(derivation)
-            row["tree"] = _nested(derivation)
+            row["tree"] = nested(derivation)
         else:
             word = source.sample(length, rng)
             shown = source.separator.join(word)
@@ -152,8 +150,3 @@ def dataset(
         print(json.dumps({"folder": str(out), "language": source.name, "seed": seed, **counts}))
         return
     print(f"{out}: {train} training, {validation} validation, {len(data.test)} test strings of {source.name}")
-
-
-def _nested(tree: "Tree") -> list[object]:
-    """A tree as nested lists, the label first."""
-    return [tree.label(), *(child if isinstance(child, str) else _nested(child) for child in tree)]

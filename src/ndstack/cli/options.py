@@ -89,13 +89,16 @@ class TrainOptions:
         return self.as_json or not sys.stdout.isatty()
 
     def train(self, train: Callable[..., "Result"], folder: Path, config: "RunConfig | None") -> "Result":
-        """Call the given function with these options; Ctrl-C says how to go on."""
+        """Call the given function with these options; Ctrl-C says how to resume."""
         from ndstack.training.run import Run, is_run
 
         try:
             return train(folder, config, show=self.show, tensorboard=self.tensorboard)
         except KeyboardInterrupt:
-            raise Interrupted(f"{Run.open(folder).resuming} goes on" if is_run(folder) else "") from None
+            advice = (
+                f"resume with: {Run.open(folder).resuming}" if is_run(folder) else "nothing was saved yet"
+            )
+            raise Interrupted(advice) from None
 
     def apply_settings(self, values: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
         """Settings, changed by a command's own flags, changed by these, changed by --set."""
@@ -137,8 +140,12 @@ class SweepOptions:
         typer.Option(help="Of a Ray cluster; auto for the one this machine is in. [a Ray of our own]"),
     ] = None
     workers: Annotated[
-        int | None, typer.Option(min=0, help="Processes; 0 for none but this one. [the number of cores]")
+        int | None,
+        typer.Option(min=0, help="Processes; 0 for none but this one. [one a core, if there is memory]"),
     ] = None
+    nice: Annotated[
+        int, typer.Option(min=0, max=19, help="Lower the priority of the processes; 19 is the lowest.")
+    ] = 0
     cpus: Annotated[float, typer.Option(min=0, help="CPUs that Ray gives to a trial.")] = 1.0
     gpus: Annotated[float, typer.Option(min=0, help="GPUs that Ray gives to a trial.")] = 0.0
     corpus: Corpus = None

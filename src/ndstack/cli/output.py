@@ -1,9 +1,19 @@
 """How commands show what they found."""
 
+import sys
 from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nltk import Tree
 
 WIDE = 200
 """Columns where there is no terminal whose width counts."""
+
+
+def warn(message: str) -> None:
+    """One line on standard error about input that is accepted but is probably not what is meant."""
+    print(f"ndstack: warning: {message}", file=sys.stderr)
 
 
 def print_table(
@@ -45,3 +55,8 @@ def _show(cell: object) -> str:
     if isinstance(cell, float):
         return f"{cell:.1f}" if abs(cell) >= 100 else f"{cell:.4f}"
     return "-" if cell is None else str(cell)
+
+
+def nested(tree: "Tree") -> list[object]:
+    """A tree as nested lists, the label first."""
+    return [tree.label(), *(child if isinstance(child, str) else nested(child) for child in tree)]

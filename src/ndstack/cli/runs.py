@@ -125,6 +125,7 @@ def show(run: RunFolder, out: OutPictureIfGiven = None, as_json: AsJson = False)
     picture = out or Path("curve.svg" if zoo.is_zoo(run) else run / "curve.svg")
     plotting.check_format(picture)
     folder = training.Run.open(run)
+    folder.check()
     history, seconds = folder.metrics(), folder.seconds()
     if history and (out is not None or not as_json):
         plotting.save(draw_curves({folder.label: history}, folder.config.language), picture)

@@ -27,6 +27,7 @@ from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
     from ndstack.nn import LanguageModel
+    from ndstack.text import Corpus as TextCorpus
     from ndstack.training import Run
 
 text = typer.Typer(
@@ -43,6 +44,8 @@ text = typer.Typer(
 app.add_typer(text, name="text", rich_help_panel="Natural language")
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A folder that `ndstack text train` made.")]
+GLUED = 0.05
+"""A warning is given if more of the word types end in punctuation."""
 PARTS: dict[str, Literal["test", "valid", "train"]] = {
     "test": "test",
     "validation": "valid",
@@ -71,7 +74,7 @@ def example(
 @text.command(
     epilog=as_epilog(
         "ndstack text prepare my-text/ --out corpus",
-        "ndstack text prepare book.txt --out corpus --size 10000",
+        "ndstack text prepare book.txt --out corpus --split 90/5/5 --tokenize words --size 10000",
         "ndstack text prepare other/ --out corpus2 --vocabulary corpus/vocabulary.txt",
     )
 )
@@ -88,27 +91,68 @@ def prepare(
     vocabulary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="One word a line, instead of counting them.")
     ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(metavar="A/B/C", help="Shares of training, validation and test lines of one file."),
+    ] = None,
+    tokenize: Annotated[
+        Literal["spaces", "words"],
+        typer.Option(help="Words are between spaces, or without punctuation, too."),
+    ] = "spaces",
     as_json: AsJson = False,
 ) -> None:
-    """Turn tokenised text into a corpus: a vocabulary and files of indices, in constant memory.
+    """Turn text into a corpus: a vocabulary and files of indices, in constant memory.
 
-    Words are what stands between spaces; `<eos>` is added after every line. The vocabulary is that of the
+    Words are what stands between spaces, as it is; `<eos>` is added after every line. With --tokenize words,
+    punctuation is separated: runs of letters and digits are words, across an apostrophe or hyphen inside a
+    word and a point or comma between digits; any other character is a word of its own. --split takes the
+    lines in order: the first ones for training, the last ones for testing. The vocabulary is that of the
     training part; all other words become `<unk>`.
     """
     from ndstack.progress import progress_bar
     from ndstack.text.preparation import prepare, work
+    from ndstack.text.splitting import parse_split
     from ndstack.text.vocabulary import read_vocabulary
 
     known = None if vocabulary is None else read_vocabulary(vocabulary)
-    with progress_bar(f"reading {source} (bytes)", work(source, known is None)) as advance:
-        corpus = prepare(source, out, size=size, min_count=min_count, vocabulary=known, progress=advance)
+    shares = None if split is None else parse_split(split)
+    with progress_bar(f"reading {source} (bytes)", work(source, known is None, shares)) as advance:
+        corpus = prepare(
+            source,
+            out,
+            size=size,
+            min_count=min_count,
+            vocabulary=known,
+            split=shares,
+            tokenize=tokenize,
+            progress=advance,
+        )
+    _warn_about(corpus, tokenize)
     if as_json:
         print(corpus.header.model_dump_json())
         return
     print(f"{out}: {corpus.header.types:,} types")
-    for name, split in corpus.header.splits.items():
-        share = split.unknown / split.tokens
-        print(f"  {name:5} {split.tokens:>12,} tokens, {split.lines:>10,} lines, {share:.2%} <unk>")
+    for name, part in corpus.header.splits.items():
+        share = part.unknown / part.tokens
+        print(f"  {name:5} {part.tokens:>12,} tokens, {part.lines:>10,} lines, {share:.2%} <unk>")
+
+
+def _warn_about(corpus: "TextCorpus", tokenize: str) -> None:
+    """Say what training will not take, or what is probably not meant."""
+    from ndstack.cli.output import warn
+    from ndstack.text.preparation import glued
+
+    ends = glued(corpus.vocabulary)
+    if tokenize == "spaces" and len(ends) > GLUED * len(corpus.vocabulary):
+        warn(
+            f"{len(ends) / len(corpus.vocabulary):.0%} of the word types end in punctuation, such as "
+            f"{ends[0]!r}; --tokenize words separates it"
+        )
+    if "valid" not in corpus.header.splits:
+        warn(
+            f"{corpus.folder} has no validation part, which training needs; "
+            "--split 90/5/5 makes one from one file"
+        )
 
 
 @text.command(

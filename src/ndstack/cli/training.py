@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,12 +16,21 @@ from ndstack.cli.arguments import (
     OutFolderIfGiven,
     Resume,
     parse_lengths,
+    read_grammar_file,
 )
 from ndstack.cli.options import TrainOptions, unfold
 from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
     from ndstack.training import Result, RunConfig
+
+
+STAGE: dict[str, Callable[[str], int | float]] = {
+    "max_epochs": int,
+    "stop_after": int,
+    "learning_rate": float,
+}
+"""What may follow the lengths of a stage, in this order."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +44,23 @@ class FormalOptions:
     data: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Strings that `ndstack dataset` made.")
     ] = None
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="dissertation, or public: its public code where it differs. [dissertation]"),
+    ] = None
     learning_rate: Annotated[float | None, typer.Option(help="At the beginning [0.005].")] = None
     max_epochs: Annotated[int | None, typer.Option(help="The greatest number of epochs [200].")] = None
     lengths: Annotated[
         str | None, typer.Option(metavar="LOW:HIGH", help="Lengths of strings, or one length [40:80].")
+    ] = None
+    stages: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STAGE,...",
+            help="Lengths of each stage in order, such as 4:20,8:40,40:80; each starts from the best "
+            "parameters of the one before. 4:20@60/10/0.01: at most 60 epochs, stop after 10 without "
+            "improvement, learning rate 0.01; what is left out is as in the last stage.",
+        ),
     ] = None
     strings: Annotated[
         int | None, typer.Option("--train", help="Training strings [10000]; a tenth more to validate.")
@@ -51,9 +74,11 @@ class FormalOptions:
         """As in config.json; None for what was not given."""
         counts = {"train": self.strings, "validation": self.strings and max(1, self.strings // 10)}
         names = ("learning_rate", "max_epochs", "eos", "snapshots")
+        lengths, last = _stages(self.stages, self.lengths)
         return {
-            "data": counts | _lengths(self.lengths),
-            "training": {name: getattr(self, name) for name in names},
+            "recipe": self.recipe,
+            "data": counts | _lengths(lengths),
+            "training": {name: getattr(self, name) for name in names} | last,
         }
 
 
@@ -62,6 +87,7 @@ class FormalOptions:
     "ndstack train --resume runs/reversal",
     "ndstack train dyck --model lstm --out runs/short --lengths 10:20 --set options.hidden=40",
     "ndstack train dyck --model lstm --out runs/long --start-from runs/short --set options.hidden=40",
+    "ndstack train unmarked-reversal --model rns-2-3 --out runs/staged --stages 4:20@60,8:40@25,40:80",
     "ndstack train --config my.toml --out runs/mine",
 )
 @unfold
@@ -125,6 +151,33 @@ def _print_result(folder: Path, config: "RunConfig", result: "Result", as_json: 
     )
 
 
+def _stages(stages: str | None, lengths: str | None) -> tuple[str | None, dict[str, Any]]:
+    """The lengths of the last stage, and the settings of the training; as typed."""
+    if stages is None:
+        return lengths, {}
+    if lengths is not None:
+        raise NdstackError("--lengths and --stages given; the last of the stages says the run's lengths")
+    *first, (lengths, own) = map(_stage, stages.split(","))
+    return lengths, own | {"stages": [{"lengths": parse_lengths(text), **values} for text, values in first]}
+
+
+def _stage(text: str) -> tuple[str, dict[str, Any]]:
+    """`4:20@60/10/0.01` as lengths and settings; what is left out is not there."""
+    lengths, at, rest = text.strip().partition("@")
+    parts = rest.split("/") if at else []
+    try:
+        if len(parts) > len(STAGE):
+            raise ValueError
+        values = {name: kind(part) for (name, kind), part in zip(STAGE.items(), parts, strict=False) if part}
+    except ValueError:
+        raise NdstackError(
+            f"{text!r} is not a stage; write its lengths and, if it has its own, epochs, patience and "
+            "learning rate, such as 4:20, 4:20@60, 4:20@60/10 or 4:20@60/10/0.01"
+        ) from None
+    parse_lengths(lengths)
+    return lengths, values
+
+
 def _lengths(text: str | None) -> dict[str, Any]:
     """Training lengths as typed; test lengths reach a quarter further, as 100 does beyond 80."""
     if text is None:
@@ -138,9 +191,7 @@ def _language_values(language: str | None, grammar: Path | None) -> dict[str, An
         raise NdstackError("a LANGUAGE and --grammar given, expected one of them")
     if grammar is None:
         return {} if language is None else {"language": language}
-    from ndstack.grammars import read_grammar
-
-    return {"language": grammar.stem, "grammar": str(read_grammar(grammar))}
+    return {"language": grammar.stem, "grammar": str(read_grammar_file(grammar))}
 
 
 def _of_file(config: Path | None) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """The dissertation's experiments as data, sweeps over their trials, engines that run them, and reports."""
 
+from ndstack.experiments.campaign import read_experiments
 from ndstack.experiments.engines import Engine, Inline, Local, Lost
 from ndstack.experiments.folder import SweepFolder
 from ndstack.experiments.gathering import gather
 from ndstack.experiments.records import Epoch, Record, Tables
 from ndstack.experiments.registry import all_experiments, find
 from ndstack.experiments.report import Report, make_report
-from ndstack.experiments.spec import Experiment
-from ndstack.experiments.sweep import Summary, Watcher, measures_of, run_sweep
+from ndstack.experiments.spec import Experiment, Rules
+from ndstack.experiments.sweep import Portion, Summary, Watcher, measures_of, run_campaign, run_sweep
 from ndstack.experiments.trials import Trial, choose, expand
 from ndstack.experiments.work import Job, Outcome
 
@@ -20,8 +21,10 @@ __all__ = [
     "Local",
     "Lost",
     "Outcome",
+    "Portion",
     "Record",
     "Report",
+    "Rules",
     "Summary",
     "SweepFolder",
     "Tables",
@@ -34,5 +37,7 @@ __all__ = [
     "gather",
     "make_report",
     "measures_of",
+    "read_experiments",
+    "run_campaign",
     "run_sweep",
 ]

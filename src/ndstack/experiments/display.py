@@ -63,7 +63,7 @@ class LiveTable(Watcher):
     def __init__(self, folder: SweepFolder, title: str) -> None:
         self.folder, self.title = folder, title
         self.live = Live(console=Console(stderr=True), refresh_per_second=2, transient=True)
-        self.counts = {"done": 0, "failed": 0, "given up": 0, "again": 0}
+        self.counts = dict.fromkeys(("done", "failed", "given up", "not needed", "again"), 0)
         self.total = 0
         self.began = time.monotonic()
         self.last: list[tuple[str, str, str]] = []
@@ -93,7 +93,7 @@ class LiveTable(Watcher):
         spent = show_seconds(time.monotonic() - self.began)
         rest = "unknown" if left is None else show_seconds(left)
         line = f"{self.title}: {counts['done']} of {self.total} done, {len(running)} running"
-        for state in ("failed", "given up"):
+        for state in ("failed", "given up", "not needed"):
             line += f", {counts[state]} {state}" if counts[state] else ""
         bar = ProgressBar(total=max(1, self.total), completed=counts["done"], width=40)
         self.live.update(Group(table, Text(f"{line}; {spent} so far, left: {rest}"), bar))
@@ -109,12 +109,14 @@ class LiveTable(Watcher):
             seconds = {} if run is None else run.seconds()
         except NdstackError:  # it is being written
             return "", "", ""
+        most = trial.config.training.most_epochs
         if not history:
-            return f"1/{trial.config.training.max_epochs}", "", ""
+            return f"1/{most}", "", ""
         last = history[-1]
         value = last.get("validation_difference", last.get("validation_perplexity", 0.0))
         pace = sum(seconds.values()) / max(1, len(seconds))
-        return f"{len(history) + 1}/{trial.config.training.max_epochs}", f"{value:.4f}", f"{pace:.1f}"
+        epoch = min(len(history) + 1, most)  # after the last one, the model is measured
+        return f"{epoch}/{most}", f"{value:.4f}", f"{pace:.1f}"
 
 
 def best_of(folder: SweepFolder, trial: Trial) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from ndstack.experiments.trials import Trial
 from ndstack.training import DataConfig, ModelOptions
 
 Pair = tuple[str, str]
-"""A model's name and a language."""
+"""A model's name and a language, with the lengths of stages before the last."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Pace:
 
 def pair(trial: Trial) -> Pair:
     """What decides how long a trial takes."""
-    return str(trial.config.model), trial.language
+    stages = ",".join("{}:{}".format(*stage.lengths) for stage in trial.config.training.stages)
+    return str(trial.config.model), f"{trial.language} after {stages}" if stages else trial.language
 
 
 def measure(folder: SweepFolder, trials: Iterable[Trial]) -> dict[Pair, Pace]:
@@ -57,7 +58,7 @@ def expect(paces: Mapping[Pair, Pace], trial: Trial, *, all_epochs: bool = False
     ]
     for found in alike:
         if found:
-            most = trial.config.training.max_epochs
+            most = trial.config.training.most_epochs
             return statistics.fmean(
                 pace.seconds_an_epoch * (most if all_epochs else min(most, pace.epochs or most))
                 for pace in found
@@ -114,7 +115,7 @@ def _size(trial: Trial) -> tuple[str, DataConfig, ModelOptions]:
 
 
 def _most(trial: Trial) -> int:
-    return trial.config.training.max_epochs
+    return trial.config.training.most_epochs
 
 
 def _kind(trial: Trial) -> str:

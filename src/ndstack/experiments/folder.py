@@ -21,7 +21,7 @@ from ndstack import files
 from ndstack.errors import NdstackError
 from ndstack.experiments.spec import Experiment
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import FAILED, Measure, is_done
+from ndstack.experiments.work import FAILED, RESULT, Measure, is_done
 from ndstack.training import Run
 from ndstack.training.config import merge
 from ndstack.training.run import STATE, is_run
@@ -56,8 +56,10 @@ class SweepFolder:
         """The run folder of a trial."""
         return self.folder / "trials" / trial.id
 
-    def begin(self, full: Experiment, scale: str, corpus: dict[str, Any] | None) -> Experiment:
-        """Note an experiment; it comes back at its scale, on its corpus."""
+    def begin(
+        self, full: Experiment, scale: str, corpus: dict[str, Any] | None, place: int = 0
+    ) -> Experiment:
+        """Note an experiment and its place in a report; it comes back at its scale, on its corpus."""
         try:
             for part in ("experiments", "trials"):
                 (self.folder / part).mkdir(parents=True, exist_ok=True)
@@ -65,19 +67,19 @@ class SweepFolder:
             raise NdstackError(f"cannot write to {self.folder}: {error.strerror or error}") from None
         if corpus is not None:
             full = full.model_copy(update={"settings": merge(full.settings, {"corpus": corpus})})
-        plan = {"format": FORMAT, "scale": scale, "experiment": full.model_dump(mode="json")}
+        plan = {"format": FORMAT, "scale": scale, "place": place, "experiment": full.model_dump(mode="json")}
         path = self.folder / "experiments" / f"{full.name}-{scale}.json"
         files.replace(path, (json.dumps(plan, indent=2) + "\n").encode())
         return full.at(scale)
 
     def planned(self) -> list[Planned]:
-        """All experiments that were begun here."""
+        """All experiments that were begun here, in the order of their campaign."""
         paths = sorted((self.folder / "experiments").glob("*.json"))
         if not paths:
             raise NdstackError(
                 f"{self.folder} is not the folder of a sweep; expected what ndstack reproduce or sweep made"
             )
-        found = []
+        found: list[tuple[int, Planned]] = []
         for path in paths:
             plan = files.read_json(path)
             known = isinstance(plan, dict) and plan.get("format") == FORMAT
@@ -86,8 +88,10 @@ class SweepFolder:
                     f"{path} is not an experiment; expected what ndstack reproduce or sweep wrote"
                 )
             full = Experiment.of(plan.get("experiment"), str(path))
-            found.append(Planned(full.at(plan["scale"]), plan["scale"], full))
-        return found
+            place = plan.get("place", 0)
+            planned = Planned(full.at(plan["scale"]), plan["scale"], full)
+            found.append((place if isinstance(place, int) else 0, planned))
+        return [planned for _, planned in sorted(found, key=lambda pair: pair[0])]
 
     def status(self, trial: Trial, measures: tuple[Measure, ...] = ()) -> Status:
         """How far a trial is; to be done, everything has to be measured."""
@@ -103,6 +107,10 @@ class SweepFolder:
         path = self.trial(trial)
         path.mkdir(parents=True, exist_ok=True)
         files.replace(path / FAILED, (json.dumps({"message": message}, indent=2) + "\n").encode())
+
+    def reopen(self, trial: Trial) -> None:
+        """Note that a trial is not complete: it will be measured, or trained, further."""
+        (self.trial(trial) / RESULT).unlink(missing_ok=True)
 
     def forgive(self, trial: Trial) -> None:
         """Let a trial that failed be tried again."""

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from ndstack import files, plotting
 from ndstack.errors import NdstackError
-from ndstack.experiments import estimate, figures, tables
+from ndstack.experiments import estimate, figures, spending, tables
 from ndstack.experiments.folder import Planned, SweepFolder
+from ndstack.experiments.groups import not_needed
 from ndstack.experiments.matching import runs_of
 from ndstack.experiments.page import Part, page
 from ndstack.experiments.records import Tables, is_tables
@@ -17,7 +18,8 @@ from ndstack.experiments.results import Finished, finished
 from ndstack.experiments.spec import PAPER, Experiment, Output
 from ndstack.experiments.sweep import measures_of
 from ndstack.experiments.trials import Trial, expand
-from ndstack.training.run import ENVIRONMENT, cores
+from ndstack.processes import cores
+from ndstack.training.run import ENVIRONMENT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Report:
     """Labels of figures and tables."""
     trials: int
     complete: int
+    not_needed: int
+    """Trials that are not run, since their group has ended."""
 
 
 def make_report(folder: SweepFolder | Path, out: Path | None = None) -> Report:
@@ -63,7 +67,7 @@ def _of_tables(folder: Path, out: Path) -> Report:
     text = f"{len(read.runs)} runs; {len(shown)} of them have the settings of the dissertation's experiments."
     _write(out / "index.html", page(files.real(folder).name, text, parts))
     complete = sum(one.complete for one in read.runs.values())
-    return Report(out / "index.html", labels, len(read.runs), complete)
+    return Report(out / "index.html", labels, len(read.runs), complete, not_needed=0)
 
 
 def _of_sweep(folder: SweepFolder, out: Path) -> Report:
@@ -71,17 +75,19 @@ def _of_sweep(folder: SweepFolder, out: Path) -> Report:
     out.mkdir(parents=True, exist_ok=True)
     parts: list[Part] = []
     labels: list[str] = []
-    total = complete = 0
+    total = complete = left_out = 0
     for plan in plans:
-        trials = expand(plan.experiment)
-        runs = finished(folder, trials, measures_of(plan.experiment))
-        total, complete = total + len(trials), complete + len(runs)
-        facts = _facts(folder, plan, trials, runs)
+        trials, measures = expand(plan.experiment), measures_of(plan.experiment)
+        runs = finished(folder, trials, measures)
+        reasons = not_needed(folder, trials, plan.experiment, measures)
+        total, complete, left_out = total + len(trials), complete + len(runs), left_out + len(reasons)
+        facts = _facts(folder, plan, trials, runs, reasons)
         parts.append(Part(plan.experiment.title or plan.experiment.name, _about(plan), facts=facts, level=2))
         prefix = f"{plan.experiment.name}-{plan.scale}-" if several else ""
         for output in plan.experiment.outputs:
             labels.append(prefix + output.label)
             parts.append(_part(out, prefix + output.label, output, plan.experiment, runs))
+        parts.append(_spending(out, prefix, folder, plan.experiment, trials, reasons))
         sheet = tables.trials_sheet(runs)
         _write(out / f"{prefix}trials.csv", sheet.csv())
         parts.append(
@@ -89,8 +95,11 @@ def _of_sweep(folder: SweepFolder, out: Path) -> Report:
         )
         parts += _failures(folder, trials)
     name = files.real(folder.folder).name
-    _write(out / "index.html", page(name, f"{complete} of {total} trials are complete.", parts))
-    return Report(out / "index.html", labels, total, complete)
+    text = f"{complete} of {total} trials are complete" + (
+        f", {left_out} are not needed." if left_out else "."
+    )
+    _write(out / "index.html", page(name, text, parts))
+    return Report(out / "index.html", labels, total, complete, left_out)
 
 
 def _part(out: Path, name: str, output: Output, experiment: Experiment, runs: list[Finished]) -> Part:
@@ -138,10 +147,28 @@ def _about(plan: Planned) -> str:
     return f"{section}{experiment.name}{at}{note}. {experiment.about}".strip()
 
 
-def _facts(folder: SweepFolder, plan: Planned, trials: list[Trial], runs: list[Finished]) -> dict[str, str]:
+def _spending(
+    out: Path,
+    prefix: str,
+    folder: SweepFolder,
+    experiment: Experiment,
+    trials: list[Trial],
+    reasons: dict[str, str],
+) -> Part:
+    """What the runs of each label on each language spent, against their budget."""
+    sheet = spending.sheet(folder, experiment, trials, measures_of(experiment), reasons)
+    _write(out / f"{prefix}spent.csv", sheet.csv())
+    text = f"{spending.about(folder, experiment, trials)} Also in {prefix}spent.csv."
+    return Part("What was spent", text, sheet=sheet, folded=True)
+
+
+def _facts(
+    folder: SweepFolder, plan: Planned, trials: list[Trial], runs: list[Finished], reasons: dict[str, str]
+) -> dict[str, str]:
     """Trials, seeds, versions, time spent, and the time at full scale."""
+    left_out = f", {len(reasons)} not needed" if reasons else ""
     facts = {
-        "trials": f"{len(runs)} of {len(trials)} complete",
+        "trials": f"{len(runs)} of {len(trials)} complete{left_out}",
         "seed of the sweep": str(plan.experiment.seed),
     }
     facts["time spent"] = _spent(runs)

@@ -103,6 +103,7 @@ def finished(
         if folder.status(trial, measures) == "done":
             run = folder.run(trial)
             assert run is not None
+            run.check(complete=True)
             record, curve = read_run(run)
             record = record.model_copy(update={"id": trial.id, "label": trial.label})
             found.append(Finished(record, tuple(curve), trial.label, trial.setting, trial.restart, run))

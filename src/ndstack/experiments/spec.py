@@ -19,6 +19,13 @@ The format of the TOML files in `dissertation/` and of a user's own sweep:
     [settings.training]                   # of all runs, as in config.json
     max_epochs = 50
 
+    [until]                               # end a group (label and language) when a run is as good as this
+    difference = 0.05
+
+    [extend]                              # more epochs for runs that still improve at their limit
+    epochs = 20
+    times = 3
+
     [[outputs]]
     label = "figure 1"
     kind = "curves"
@@ -55,6 +62,9 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Selection = Literal["best", "setting", "all"]
 """Which runs of a model on a language stand for it: the run with the lowest validation cross-entropy
 difference; the runs of the setting whose mean is lowest; all runs."""
+Order = Literal["listed", "shuffled"]
+"""In which order the settings of a grid are tried in each restart: as in the file, or in an order drawn from
+the experiment's seed for every group. Either way each restart covers the grid before the next begins."""
 Statistic = Literal["mean", "deviation", "best"]
 Kind = Literal[
     "curves", "capacity", "times", "perplexity", "circuits", "scatter", "evolution", "pca", "heatmaps"
@@ -131,7 +141,51 @@ class Scale(Table):
     settings: dict[str, Any] = {}
 
 
-class Experiment(Table):
+class Until(Table):
+    """Success of a group: a complete run whose validation cross-entropy difference is no more than this."""
+
+    difference: PositiveFloat
+    """In nats per symbol."""
+
+
+class Extend(Table):
+    """More epochs for runs that still improve when they reach their limit."""
+
+    epochs: PositiveInt
+    """So many more at a time."""
+    times: PositiveInt = 1
+    """At most so often."""
+    within: PositiveInt = 3
+    """If the best epoch is among so many last ones."""
+
+
+class Budget(Table):
+    """What the runs of a group may spend together: no further one begins once it is spent."""
+
+    epochs: PositiveInt | None = None
+    seconds: PositiveFloat | None = None
+    """Of training."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.epochs is None) == (self.seconds is None):
+            raise ValueError("expected either epochs or seconds")
+        return self
+
+
+class Rules(Table):
+    """How many runs a group gets, which are all runs of one label on one language, and how long they are.
+
+    A run that has begun is always completed: its early values say little about its end.
+    """
+
+    until: Until | None = None
+    """After a success no further run of the group begins; all are run if not given."""
+    extend: Extend | None = None
+    budget: Budget | None = None
+
+
+class Experiment(Rules):
     """Trials and what is made of them."""
 
     name: Name
@@ -146,6 +200,7 @@ class Experiment(Table):
     """Each language is taken with each of these k."""
     restarts: PositiveInt = 1
     search: dict[str, Choices] = {}
+    order: Order = "listed"
     seed: NonNegativeInt = 0
     settings: dict[str, Any] = {}
     outputs: list[Output] = []
@@ -219,6 +274,8 @@ class Experiment(Table):
             for language in self.languages:
                 if not model.on(language):
                     raise NdstackError(f"{source}: {model.label} has no names for {language}")
+        if self.text and self.until is not None:
+            raise NdstackError(f"{source}: until.difference is for formal languages, but this is about text")
         if not self.text:
             for language in self.all_languages():
                 languages.get(language)

@@ -1,7 +1,7 @@
 """The driver: hands trials to an engine until all are complete or cannot be.
 
 A complete trial is never run again: what is complete is decided by its folder alone, and one driver at a
-time has the folder. A trial that was interrupted goes on where it was. One that failed for outside reasons
+time has the folder. A trial that was interrupted is resumed where it was. One that failed for outside reasons
 (its process killed, a disk full) is tried again a few times, and again when the sweep is continued; one that
 failed for reasons of its own is reported, and tried again only on request.
 """
@@ -21,10 +21,11 @@ from typing import NoReturn
 from ndstack import files
 from ndstack.experiments.engines import Engine, Lost
 from ndstack.experiments.estimate import expect, measure
-from ndstack.experiments.folder import SweepFolder
-from ndstack.experiments.spec import Experiment
+from ndstack.experiments.folder import Status, SweepFolder
+from ndstack.experiments.groups import group_of, members, not_needed
+from ndstack.experiments.spec import Experiment, Rules
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import Job, Measure, Outcome
+from ndstack.experiments.work import Job, Measure, Outcome, more_epochs
 
 ATTEMPTS = 3
 PAUSE = 1.0
@@ -42,6 +43,20 @@ class Summary:
     """Failed for reasons of their own: trial to message."""
     given_up: dict[str, str] = dataclasses.field(default_factory=dict)
     """Failed for outside reasons too often."""
+    not_needed: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Not run, since their group has ended: trial to reason."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Portion:
+    """The trials of one experiment and how they are run."""
+
+    trials: Sequence[Trial]
+    measures: tuple[Measure, ...] = ()
+    """What is measured with each trained model."""
+    rules: Rules = Rules()  # noqa: RUF009 (frozen)
+    suites: str | None = None
+    """A folder of syntactic-generalization suites."""
 
 
 class Watcher:
@@ -70,10 +85,11 @@ def run_sweep(
     *,
     measures: tuple[Measure, ...] = (),
     suites: str | None = None,
+    rules: Rules | None = None,
     retry_failed: bool = False,
     watcher: Watcher | None = None,
 ) -> Summary:
-    """Run all trials that are not complete.
+    """Run all trials of an experiment that are not complete.
 
     Args:
         folder: of the sweep.
@@ -81,12 +97,35 @@ def run_sweep(
         engine: where they run.
         measures: what is measured with each trained model.
         suites: a folder of syntactic-generalization suites.
+        rules: the experiment, whose rules say when groups end and which runs are extended.
+        retry_failed: whether trials that failed for reasons of their own are tried again.
+        watcher: is told what happens.
+    """
+    portion = Portion(trials, measures, rules or Rules(), suites)
+    return run_campaign(folder, [portion], engine, retry_failed=retry_failed, watcher=watcher)
+
+
+def run_campaign(
+    folder: SweepFolder,
+    portions: Sequence[Portion],
+    engine: Engine,
+    *,
+    retry_failed: bool = False,
+    watcher: Watcher | None = None,
+) -> Summary:
+    """Run the trials of several experiments, one experiment after another, without a pause between them.
+
+    Args:
+        folder: of the sweep.
+        portions: the experiments in order; a trial that several have is run once.
+        engine: where trials run.
         retry_failed: whether trials that failed for reasons of their own are tried again.
         watcher: is told what happens.
     """
     folder.folder.mkdir(parents=True, exist_ok=True)
     with files.locked(folder.folder), _terminable(), engine:
-        driver = _Driver(folder, trials, engine, measures, suites, watcher or Watcher())
+        files.tidy(folder.folder, *(folder.folder / part for part in ("experiments", "report")))
+        driver = _Driver(folder, portions, engine, watcher or Watcher())
         try:
             return driver.run(retry_failed)
         finally:
@@ -101,41 +140,44 @@ def measures_of(experiment: Experiment) -> tuple[Measure, ...]:
     return ("test",) if "curves" in kinds else ()
 
 
+@dataclasses.dataclass(frozen=True)
+class _Item:
+    """A trial in its portion."""
+
+    trial: Trial
+    portion: Portion
+    group: list[Trial]
+    """All trials of the portion with its label on its language."""
+
+
 class _Driver:
     def __init__(
-        self,
-        folder: SweepFolder,
-        trials: Sequence[Trial],
-        engine: Engine,
-        measures: tuple[Measure, ...],
-        suites: str | None,
-        watcher: Watcher,
+        self, folder: SweepFolder, portions: Sequence[Portion], engine: Engine, watcher: Watcher
     ) -> None:
-        self.folder, self.trials, self.engine, self.watcher = folder, trials, engine, watcher
-        self.measures, self.suites = measures, suites
+        self.folder, self.engine, self.watcher = folder, engine, watcher
+        self.items: list[_Item] = []
+        for portion in portions:
+            groups = members(portion.trials)
+            self.items += (_Item(trial, portion, groups[group_of(trial)]) for trial in portion.trials)
         self.summary = Summary()
         self.running: dict[str, Trial] = {}
         self.attempts: dict[str, int] = {}
-        self.waiting: deque[Trial] = deque()
-        self.pausing: list[tuple[float, Trial]] = []
+        self.waiting: deque[_Item] = deque()
+        self.pausing: list[tuple[float, _Item]] = []
+        self.owners: dict[str, _Item] = {}
         self.estimated = -1e9
         self.left: float | None = None
 
     def run(self, retry_failed: bool) -> Summary:
-        for trial in self.trials:
-            status = self.folder.status(trial, self.measures)
-            if status == "failed" and retry_failed:
-                self.folder.forgive(trial)
-                status = self.folder.status(trial, self.measures)
-            if status == "done":
-                self.summary.done.append(trial)
-            elif status == "failed":
-                self.summary.failed[trial.id] = self.folder.failure(trial)
-            elif status == "begun":
-                self.waiting.appendleft(trial)
-            else:
-                self.waiting.append(trial)
-        self.watcher.begin(self.trials, len(self.summary.done))
+        begun: list[_Item] = []
+        for item in self.items:
+            if retry_failed and self._status(item) == "failed":
+                self.folder.forgive(item.trial)
+            status = self._status(item)
+            if not self._settled(item, status):
+                (begun if status == "begun" else self.waiting).append(item)
+        self.waiting.extendleft(reversed(begun))
+        self.watcher.begin([item.trial for item in self.items], len(self.summary.done))
         while self.waiting or self.running or self.pausing:
             self._fill()
             for event in self.engine.poll(TICK) if self.running else []:
@@ -143,23 +185,73 @@ class _Driver:
             self._tick()
         return self.summary
 
+    def _status(self, item: _Item) -> Status:
+        """How far a trial is; not done if it is to get more epochs."""
+        trial, portion = item.trial, item.portion
+        status, rule = self.folder.status(trial, portion.measures), portion.rules.extend
+        run = self.folder.run(trial) if status == "done" and rule is not None else None
+        return status if run is None or more_epochs(run, trial.config, rule) is None else "begun"
+
+    def _settled(self, item: _Item, status: Status) -> bool:
+        """Whether nothing is left to do for a trial; it is noted how it ended."""
+        if status == "done":
+            self.summary.done.append(item.trial)
+        elif status == "failed":
+            self.summary.failed[item.trial.id] = self.folder.failure(item.trial)
+        return status in ("done", "failed")
+
     def _fill(self) -> None:
         """Hand over trials while there is room."""
         now = time.monotonic()
-        self.waiting.extend(trial for due, trial in self.pausing if due <= now)
-        self.pausing = [(due, trial) for due, trial in self.pausing if due > now]
+        self.waiting.extend(item for due, item in self.pausing if due <= now)
+        self.pausing = [(due, item) for due, item in self.pausing if due > now]
         if not self.running and not self.waiting and self.pausing:
             time.sleep(max(0.0, min(due for due, _ in self.pausing) - now))
-        while self.waiting and len(self.running) < self.engine.slots():
-            trial = self.waiting.popleft()
-            self.running[trial.id] = trial
+        while len(self.running) < self.engine.slots() and (item := self._next()) is not None:
+            trial, portion = item.trial, item.portion
+            self.folder.reopen(trial)
+            self.running[trial.id], self.owners[trial.id] = trial, item
             self.attempts[trial.id] = self.attempts.get(trial.id, 0) + 1
-            path = str(self.folder.trial(trial).absolute())
-            config, measures = trial.config, self.measures
             self.engine.submit(
-                Job(id=trial.id, folder=path, config=config, measure=measures, suites=self.suites)
+                Job(
+                    id=trial.id,
+                    folder=str(self.folder.trial(trial).absolute()),
+                    config=trial.config,
+                    measure=portion.measures,
+                    suites=portion.suites,
+                    extend=portion.rules.extend,
+                )
             )
             self.watcher.started(trial, self.attempts[trial.id])
+
+    def _next(self) -> _Item | None:
+        """The first trial that waits and can be run; those that need not be are taken off."""
+        later: list[_Item] = []
+        found = None
+        while self.waiting and found is None:
+            item = self.waiting.popleft()
+            if item.trial.id in self.running:  # of another experiment, too
+                later.append(item)
+            elif item.trial.id in self.summary.given_up or self._left_out(item):
+                continue
+            else:
+                found = item
+        self.waiting.extendleft(reversed(later))
+        return found
+
+    def _left_out(self, item: _Item) -> bool:
+        """Whether a trial that waits need not be run: it is complete by now, or its group has ended."""
+        status, portion = self._status(item), item.portion
+        if self._settled(item, status):
+            self.watcher.ended(item.trial, status, "")
+            return True
+        if status == "begun":
+            return False
+        reason = not_needed(self.folder, item.group, portion.rules, portion.measures).get(item.trial.id)
+        if reason is not None:
+            self.summary.not_needed[item.trial.id] = reason
+            self.watcher.ended(item.trial, "not needed", reason)
+        return reason is not None
 
     def _end(self, event: Outcome | Lost) -> None:
         trial = self.running.pop(event.id)
@@ -169,7 +261,8 @@ class _Driver:
                 self.summary.given_up[trial.id] = message
                 self.watcher.ended(trial, "given up", message)
                 return
-            self.pausing.append((time.monotonic() + PAUSE * self.attempts[trial.id], trial))
+            due = time.monotonic() + PAUSE * self.attempts[trial.id]
+            self.pausing.append((due, self.owners[trial.id]))
             self.watcher.ended(trial, "again", message)
         elif event.state == "inside":
             self.folder.fail(trial, event.message)
@@ -190,7 +283,8 @@ class _Driver:
     def _estimate(self) -> float | None:
         paces = measure(self.folder, [*self.summary.done[-50:], *self.running.values()])
         total = 0.0
-        for trial in [*self.waiting, *self.running.values(), *(one for _, one in self.pausing)]:
+        waiting = [item.trial for item in (*self.waiting, *(one for _, one in self.pausing))]
+        for trial in [*waiting, *self.running.values()]:
             seconds = expect(paces, trial)
             if seconds is None:
                 return None

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ndstack.experiments.results import Finished, perplexity, select
 from ndstack.experiments.spec import Experiment, Output
+from ndstack.training import TrainingConfig
 
 Cell = str | float | int | None
 
@@ -96,9 +97,17 @@ def trials_sheet(runs: Sequence[Finished]) -> Sheet:
                 record.best_epoch,
                 one.score,
                 record.seconds / record.epochs,
+                record.seconds,
+                record.updates,
+                _stages(training),
             ]
         )
-    return Sheet([*columns, "Validation", "Seconds an epoch"], rows)
+    return Sheet([*columns, "Validation", "Seconds an epoch", "Seconds", "Updates", "Stages before"], rows)
+
+
+def _stages(training: TrainingConfig) -> str:
+    """The lengths of the stages before the last."""
+    return " ".join("{}:{}".format(*stage.lengths) for stage in training.stages)
 
 
 def _curves(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:

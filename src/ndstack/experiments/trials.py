@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ndstack.experiments.spec import Experiment, LogUniform, ModelSpec
 from ndstack.training import RunConfig
 from ndstack.training.config import merge, nested
 
-RUN_SEED, DRAWS = 0, 1
+RUN_SEED, DRAWS, ORDER = 0, 1, 2
 """Streams of random numbers that belong to a trial."""
 
 
@@ -50,22 +50,43 @@ class Trial:
 def expand(experiment: Experiment) -> list[Trial]:
     """All trials; those that come first give something of everything."""
     grids = {key: values for key, values in experiment.search.items() if not isinstance(values, LogUniform)}
+    settings = [dict(zip(grids, values, strict=True)) for values in itertools.product(*grids.values())]
+    pairs = [(model, language) for language in experiment.all_languages() for model in experiment.models]
     trials: list[Trial] = []
     for restart in range(experiment.restarts):
-        for values in itertools.product(*grids.values()):
-            chosen = dict(zip(grids, values, strict=True))
-            for language in experiment.all_languages():
-                trials += (
-                    _trial(experiment, model, name, language, chosen, restart)
-                    for model in experiment.models
-                    for name in model.on(language)
-                )
+        rows = [[_Place(*pair, chosen, restart) for pair in pairs] for chosen in settings]
+        if experiment.order == "shuffled":
+            rows = _shuffle(experiment.seed, rows)
+        for row in rows:
+            for place in row:
+                trials += (_trial(experiment, place, name) for name in place.model.on(place.language))
     seen: set[str] = set()
     for trial in trials:
         if trial.id in seen:
             raise NdstackError(f"{experiment.name} has the trial {trial.id} twice; name every model once")
         seen.add(trial.id)
     return trials
+
+
+class _Place(NamedTuple):
+    """A model on a language with one setting of the grid."""
+
+    model: ModelSpec
+    language: str
+    chosen: Mapping[str, Any]
+    restart: int
+
+
+def _shuffle(seed: int, rows: list[list[_Place]]) -> list[list[_Place]]:
+    """The settings of every column, which is a model on a language, in an order of its own."""
+    columns = []
+    for column in zip(*rows, strict=True):
+        first = column[0]
+        name = json.dumps([seed, first.model.label, first.language, first.restart])
+        entropy = list(hashlib.sha256(name.encode()).digest())
+        order = np.random.default_rng([*entropy, ORDER]).permutation(len(column))
+        columns.append([column[place] for place in order])
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def choose(trials: Sequence[Trial], only: str) -> list[Trial]:
@@ -101,14 +122,8 @@ def _language_names(trial: Trial) -> tuple[str, ...]:
     return trial.language, trial.base_language
 
 
-def _trial(
-    experiment: Experiment,
-    model: ModelSpec,
-    name: str,
-    language: str,
-    chosen: Mapping[str, Any],
-    restart: int,
-) -> Trial:
+def _trial(experiment: Experiment, place: _Place, name: str) -> Trial:
+    model, language, chosen, restart = place
     identity = [experiment.seed, name, model.settings, language, dict(chosen), restart]
     entropy = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).digest()
     numbers = [int.from_bytes(entropy[first : first + 4]) for first in range(0, 32, 4)]
@@ -123,8 +138,13 @@ def _trial(
     for key, value in {**chosen, **drawn}.items():
         values = merge(values, nested(key.split("."), value))
     config = RunConfig.of(values, f"{experiment.name}: {model.label} on {language}")
-    setting = (("model", name), *sorted(chosen.items()))
+    setting = (("model", name), *((key, _hashable(chosen[key])) for key in sorted(chosen)))
     return Trial(_identify(config), model.label, language, setting, restart, config)
+
+
+def _hashable(value: Any) -> Any:
+    """A value of a grid; stages, which are lists, as JSON."""
+    return json.dumps(value) if isinstance(value, list | dict) else value
 
 
 def _draw(choices: LogUniform, entropy: list[int]) -> float:

@@ -16,10 +16,11 @@ from pydantic import ValidationError
 
 from ndstack import files
 from ndstack.errors import BusyError, NdstackError, first_problem, is_out_of_memory
-from ndstack.training import Run, RunConfig, evaluate, make_test_data, train
+from ndstack.experiments.spec import Extend
+from ndstack.training import Run, RunConfig, change_settings, evaluate, make_test_data, train
 from ndstack.training.config import Settings
 from ndstack.training.launch import use_threads
-from ndstack.training.run import STATE
+from ndstack.training.run import STATE, best_epoch, last_stage
 
 RESULT, TEST, TEXT, FAILED = "result.json", "test.json", "text.json", "failed.json"
 Measure = Literal["test", "text"]
@@ -34,6 +35,8 @@ class Job(Settings):
     measure: tuple[Measure, ...] = ()
     suites: str | None = None
     """A folder of syntactic-generalization suites."""
+    extend: Extend | None = None
+    """Whether it gets more epochs if it still improves at its limit."""
 
 
 class Outcome(Settings):
@@ -63,7 +66,7 @@ def work(job: Job) -> Outcome:
 def run_trial(job: Job) -> None:
     """Train a model, or go on with it, and measure it."""
     folder = Path(job.folder)
-    if is_done(folder, job.measure):
+    if is_done(folder, job.measure) and more_epochs(Run.open(folder), job.config, job.extend) is None:
         return
     began = (folder / STATE).exists()
     if not began and folder.exists():
@@ -71,6 +74,12 @@ def run_trial(job: Job) -> None:
             _empty(folder)
     result = _train(folder, None if began else job.config)
     run = Run.open(folder)
+    while (limit := more_epochs(run, job.config, job.extend)) is not None:
+        (folder / RESULT).unlink(missing_ok=True)
+        change_settings(folder, {"training": {"max_epochs": limit}})
+        run.log(f"still improving: at most {limit} epochs now")
+        result = _train(folder, None)
+        run = Run.open(folder)
     with use_threads(run.config):
         start = time.monotonic()
         if "test" in job.measure:
@@ -80,13 +89,35 @@ def run_trial(job: Job) -> None:
 
             run.replace(TEXT, json.dumps(natural.measure(run, job.suites), indent=2) + "\n")
         seconds = time.monotonic() - start
-    report = {**result, "seconds_measuring": round(seconds, 3)}
+    added = run.config.training.max_epochs - job.config.training.max_epochs
+    spent = {
+        "extended": added // job.extend.epochs if job.extend is not None else 0,
+        "seconds": round(sum(run.seconds().values()), 3),
+    }
+    report = {**result, **spent, "seconds_measuring": round(seconds, 3)}
     run.replace(RESULT, json.dumps(report, indent=2) + "\n")
 
 
 def is_done(folder: Path, measures: tuple[Measure, ...]) -> bool:
     """Whether a trial is complete, and everything measured."""
     return all((folder / name).exists() for name in (RESULT, *(f"{measure}.json" for measure in measures)))
+
+
+def more_epochs(run: Run, config: RunConfig, rule: Extend | None) -> int | None:
+    """The epoch limit that a run gets because it still improves at the one it has; None if it does not.
+
+    Args:
+        run: as it is now.
+        config: as it was begun.
+        rule: of the sweep.
+    """
+    history, training = run.metrics(), run.config.training
+    if rule is None or not history or history[-1].get("stage", 1) <= len(training.stages):
+        return None
+    limit, most = training.max_epochs, config.training.max_epochs + rule.times * rule.epochs
+    falling = history[-1]["epoch"] - best_epoch(history)["epoch"] < rule.within
+    at_limit = len(last_stage(history)) >= limit
+    return limit + rule.epochs if falling and at_limit and limit + rule.epochs <= most else None
 
 
 def is_outside(error: BaseException) -> bool:

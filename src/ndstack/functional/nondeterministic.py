@@ -10,13 +10,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError
+from ndstack.errors import NdstackError, check_size
 from ndstack.kernels import reference
-from ndstack.kernels.scan import Setting, log_sum, quotient, scan
+from ndstack.kernels.scan import Setting, log_sum, quotient, scan, shaped
+from ndstack.kernels.spoiled import mark, spoiled_steps, withhold
+from ndstack.kernels.tracing import opaque, refuse_transforms
 
 BACKENDS = ("auto", "cpu", "portable", "reference")
 
 
+@opaque
 def nondeterministic(
     push: Tensor,
     replace: Tensor,
@@ -43,7 +46,9 @@ def nondeterministic(
     Where no run survives a step (all weights that it could use are zero), readings and attention
     are 0 from there on, and so are their gradients. No weights from -inf to 1e4 make a nan or lose
     a run silently: sequences for which the dtype is too narrow are computed again in float64, and
-    in log space where that is not enough.
+    in log space where that is not enough. A weight that is nan or +inf, or a vector that is not
+    finite, makes readings and attention of its sequence nan from that step on, and its gradients
+    nan; the steps before and the other sequences are as they would have been.
 
     Args:
         push: [B, n, Q, S, Q, S], log weights of pushing a symbol.
@@ -55,8 +60,9 @@ def nondeterministic(
             configuration that it was pushed on (the initial bottom symbol stands on time -1).
         bottom_fix: whether the initial bottom symbol can be replaced and uncovered (chapter 8) or
             not (chapter 4).
-        backend: "cpu" (compiled), "portable" (plain torch, any device), "reference" (log space,
-            slow), or "auto", which takes "cpu" for tensors on the CPU, else "portable".
+        backend: "cpu" (compiled), "portable" (plain torch, any device), "reference" (log space, in
+            float64 whatever is given; slow), or "auto", which takes "cpu" for tensors on the CPU,
+            else "portable".
         return_attention: whether to return the attention too.
 
     Returns:
@@ -65,18 +71,26 @@ def nondeterministic(
         `return_attention` also the distribution over the steps at which the top symbol was pushed,
         given state and symbol, [B, n, Q, S, n + 1]; step 0 is the initial bottom symbol.
     """
+    refuse_transforms()
     _check(push, replace, pop, vectors, bottom, window, backend)
     states, symbols = push.shape[2:4]
     if backend == "auto":
         backend = "cpu" if push.device.type == "cpu" else "portable"
-    if backend == "reference" and push.numel():
-        return _by_reference(push, replace, pop, vectors, bottom, window, bottom_fix, return_attention)
     attend = return_attention or vectors is not None
     setting = Setting(states, symbols, window, bottom_fix, backend, attend, return_attention)
     actions = torch.cat([push.flatten(2), replace.flatten(2), pop.flatten(2)], dim=-1)
-    reading, attention = scan(actions, setting)
-    if vectors is not None:
-        reading = reading.unsqueeze(-1) * attended(attention, with_bottom(vectors, bottom))
+    spoiled = spoiled_steps(actions, vectors)
+    if spoiled is not None:
+        actions = withhold(actions, spoiled)
+        vectors = None if vectors is None else withhold(vectors, spoiled)
+    if backend == "reference" and push.numel():
+        reading, attention = _by_reference(actions, vectors, bottom, setting)
+    else:
+        reading, attention = scan(actions, setting)
+        if vectors is not None:
+            reading = reading.unsqueeze(-1) * attended(attention, with_bottom(vectors, bottom))
+    if spoiled is not None:
+        reading, attention = mark(reading, spoiled), mark(attention, spoiled) if attend else attention
     leading = (*push.shape[:2], states, symbols)
     reading = reading.reshape(*leading, *reading.shape[3:])
     if return_attention:
@@ -98,37 +112,35 @@ def attended(attention: Tensor, vectors: Tensor) -> Tensor:
 
 
 def _by_reference(
-    push: Tensor,
-    replace: Tensor,
-    pop: Tensor,
-    vectors: Tensor | None,
-    bottom: Tensor | None,
-    window: int | None,
-    bottom_fix: bool,
-    return_attention: bool,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """The equations as they stand, zeta included.
+    actions: Tensor, vectors: Tensor | None, bottom: Tensor | None, setting: Setting
+) -> tuple[Tensor, Tensor]:
+    """The equations as they stand, zeta included: the readings [B, n, K] or [B, n, K, m], and the attention.
 
-    Log space knows no negative numbers, so vectors are shifted to be positive; zeta is linear in
-    them, and the shift comes off the reading again.
+    Log space knows no negative numbers, so the vectors of a sequence are shifted to be positive; zeta is
+    linear in them, and the shift comes off the reading again. All is done in float64, since a logarithm
+    takes digits from its number: in float32 it would be the least precise of the backends.
     """
-    shift = 0.0
-    shifted = low = None
+    shift = shifted = low = None
     if vectors is not None:
-        low = vectors.new_zeros(vectors.shape[-1]) if bottom is None else bottom
-        least = min(vectors.detach().min().item(), low.detach().min().item())
-        shift = 0.0 if least > 0 else 1.0 - least
-        shifted, low = (vectors + shift).log(), (low + shift).log()
+        vectors = vectors.double()
+        low = vectors.new_zeros(vectors.shape[-1]) if bottom is None else bottom.double()
+        least = torch.minimum(vectors.detach().amin((1, 2)), low.detach().min())
+        shift = torch.where(least > 0, 0.0, 1.0 - least)[:, None]
+        shifted, low = (vectors + shift[:, None]).log(), (low + shift).log()
     weights = reference.run(
-        push, replace, pop, vectors=shifted, bottom=low, window=window, bottom_fix=bottom_fix
+        *shaped(actions.double(), setting),
+        vectors=shifted,
+        bottom=low,
+        window=setting.window,
+        bottom_fix=setting.bottom_fix,
     )
-    total = log_sum(weights.alpha.flatten(2))[:, :, None, None]
-    reading = quotient(weights.alpha, total)
-    if weights.vectors is not None:
-        reading = quotient(weights.vectors, total[..., None]) - shift * reading[..., None]
-    if not return_attention:
-        return reading
-    return reading, quotient(weights.places, weights.alpha[..., None])
+    alpha, places = weights.alpha.flatten(2), weights.places.flatten(2, 3)
+    total = log_sum(alpha)[..., None]
+    reading = quotient(alpha, total)
+    if weights.vectors is not None and shift is not None:
+        numerators = weights.vectors.flatten(2, 3)
+        reading = quotient(numerators, total[..., None]) - shift[..., None, None] * reading[..., None]
+    return reading.to(actions.dtype), quotient(places, alpha[..., None]).to(actions.dtype)
 
 
 def _check(
@@ -165,8 +177,8 @@ def _check(
             )
     if push.dtype not in (torch.float32, torch.float64):
         raise NdstackError(f"weights are {push.dtype}, expected float32 or float64; use .float()")
-    if window is not None and window < 1:
-        raise NdstackError(f"window is {window}, expected 1 or more, or None for no window")
+    if window is not None:
+        check_size("window", window)
     if backend not in BACKENDS:
         raise NdstackError(f"backend is {backend!r}, expected one of {', '.join(BACKENDS)}")
     if backend == "cpu" and push.device.type != "cpu":

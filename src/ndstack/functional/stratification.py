@@ -5,8 +5,10 @@ from torch import Tensor
 
 from ndstack.functional.checks import check_sequences
 from ndstack.kernels import stratification as kernel
+from ndstack.kernels.tracing import opaque
 
 
+@opaque
 def stratification(push: Tensor, pop: Tensor, vectors: Tensor) -> Tensor:
     """The readings of a stratification stack after each of n steps.
 

@@ -3,11 +3,13 @@
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError
+from ndstack.errors import check_size
 from ndstack.functional.checks import check_sequences
 from ndstack.kernels import superposition as kernel
+from ndstack.kernels.tracing import opaque
 
 
+@opaque
 def superposition(
     push: Tensor, pop: Tensor, noop: Tensor, vectors: Tensor, *, depth: int | None = None
 ) -> Tensor:
@@ -32,8 +34,7 @@ def superposition(
         [B, n, m].
     """
     check_sequences({"push": push, "pop": pop, "noop": noop}, vectors)
-    if depth is not None and depth < 1:
-        raise NdstackError(f"depth {depth} given, expected at least 1, or None for no limit")
+    depth = None if depth is None else check_size("depth", depth)
     weights = torch.stack([push, noop, pop], dim=-1)
     empty = vectors.new_empty(vectors.shape[0], 0, vectors.shape[2])
     readings, _ = kernel.scan(empty, weights, vectors, depth, only_readings=True)

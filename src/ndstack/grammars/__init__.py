@@ -1,8 +1,8 @@
 """Context-free grammars: notation, normal forms, inside weights, sampling by length, parses."""
 
 from ndstack.grammars.binary import uniform
-from ndstack.grammars.fixed_point import allsum, allsums, null_weights
-from ndstack.grammars.forest import best_parse, count_parses, parses
+from ndstack.grammars.fixed_point import allsum, allsums, is_consistent, null_weights
+from ndstack.grammars.forest import best_parse, best_parses, count_parses, parses
 from ndstack.grammars.grammar import CFG, PCFG, Nonterminal, Rule, Symbol, WeightedCFG, Word
 from ndstack.grammars.greibach import greibach, is_greibach, is_two_greibach, two_greibach
 from ndstack.grammars.hardest import encode, homomorphism, in_hardest
@@ -23,12 +23,14 @@ __all__ = [
     "allsum",
     "allsums",
     "best_parse",
+    "best_parses",
     "count_parses",
     "encode",
     "generates",
     "greibach",
     "homomorphism",
     "in_hardest",
+    "is_consistent",
     "is_greibach",
     "is_two_greibach",
     "log_inside",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndstack.errors import DivergenceError
-from ndstack.grammars.grammar import CFG, Nonterminal, Rule
+from ndstack.grammars.grammar import CFG, PCFG, Nonterminal, Rule
 
 Vector = NDArray[np.float64]
 
@@ -40,6 +40,15 @@ def allsums(grammar: CFG) -> dict[Nonterminal, float]:
     return _solve_rules(grammar, [(rule, True) for rule in grammar.rules])
 
 
+def is_consistent(grammar: PCFG, tolerance: float = 1e-6) -> bool:
+    """Whether derivations end with probability 1, so that the probabilities of all strings sum to 1.
+
+    S -> S S [2/3] | 'a' [1/3] is not consistent: with probability 1/2 a derivation goes on for ever. `allsum`
+    is the probability that it ends.
+    """
+    return allsum(grammar) > 1 - tolerance
+
+
 def null_weights(grammar: CFG) -> dict[Nonterminal, float]:
     """The total weight of all derivations of ε from each nonterminal.
 
@@ -48,7 +57,8 @@ def null_weights(grammar: CFG) -> dict[Nonterminal, float]:
     if grammar.weighted:
         return _solve_rules(grammar, [(r, not _has_terminal(r)) for r in grammar.rules])
     nullable: set[Nonterminal] = set()
-    for _ in grammar.nonterminals:
+    before = -1
+    while before != (before := len(nullable)):
         nullable |= {r.left for r in grammar.rules if all(s in nullable for s in r.right)}
     return {A: float(A in nullable) for A in grammar.nonterminals}
 
@@ -56,7 +66,8 @@ def null_weights(grammar: CFG) -> dict[Nonterminal, float]:
 def derive_nonempty(grammar: CFG) -> set[Nonterminal]:
     """The nonterminals that derive something other than ε."""
     found: set[Nonterminal] = set()
-    for _ in grammar.nonterminals:
+    before = -1
+    while before != (before := len(found)):
         found |= {r.left for r in grammar.rules if any(isinstance(s, str) or s in found for s in r.right)}
     return found
 

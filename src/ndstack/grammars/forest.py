@@ -5,10 +5,12 @@ are the steps that do so with the items they use. ε- and unary rules may make a
 then the string has infinitely many parses.
 """
 
+import heapq
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -17,10 +19,17 @@ if TYPE_CHECKING:
 from ndstack.errors import DivergenceError, GrammarError
 from ndstack.grammars.binary import BinaryGrammar, Step, binarise, uniform
 from ndstack.grammars.fixed_point import strongly_connected_components
-from ndstack.grammars.grammar import CFG, Rule
+from ndstack.grammars.grammar import CFG, Nonterminal, Rule
 from ndstack.grammars.trees import tree_of_derivation
+from ndstack.progress import Advance, unseen
 
 Item = tuple[int, int, int]
+
+MOST_WORK = 3e8
+"""Spans, split points and rules that are looked at for one string, at most; so many take a minute."""
+
+
+_Chain = Any  # None or (value, _Chain): linked, so that partial derivations share what they have in common
 
 
 @dataclass(frozen=True)
@@ -31,16 +40,7 @@ class _Alternative:
 
 def count_parses(grammar: CFG, word: Sequence[str]) -> int | float:
     """The number of derivation trees of `word`; `math.inf` if rules without symbols form a cycle."""
-    forest = Forest(grammar, word)
-    counts = [0] * len(forest.alternatives)
-    for component in forest.components:
-        if forest.is_cyclic(component):
-            return math.inf
-        counts[component[0]] = sum(
-            math.prod(counts[i] for i in alternative.items)
-            for alternative in forest.alternatives[component[0]]
-        )
-    return counts[forest.root] if forest.root is not None else 0
+    return Forest(grammar, word).count()
 
 
 def best_parse(grammar: CFG, word: Sequence[str]) -> tuple[float, "Tree"]:
@@ -50,6 +50,15 @@ def best_parse(grammar: CFG, word: Sequence[str]) -> tuple[float, "Tree"]:
         raise GrammarError(f"the grammar does not generate {word!r}, so it has no best parse")
     best, choice = forest.maximise()
     return best[forest.root], tree_of_derivation(forest.derivation(choice))
+
+
+def best_parses(grammar: CFG, word: Sequence[str], k: int) -> list[tuple[float, "Tree"]]:
+    """The k derivation trees of `word` of greatest weight, heaviest first, each with its log weight.
+
+    Fewer if there are fewer; also where there are infinitely many. A grammar without weights counts with
+    weight 1 for every rule.
+    """
+    return [(log, tree_of_derivation(rules)) for log, rules in Forest(grammar, word).k_best(k)]
 
 
 def parses(grammar: CFG, word: Sequence[str]) -> Iterator["Tree"]:
@@ -65,10 +74,17 @@ def parses(grammar: CFG, word: Sequence[str]) -> Iterator["Tree"]:
 class Forest:
     """The items below (S, 0, n) and their alternatives."""
 
-    def __init__(self, grammar: CFG, word: Sequence[str]) -> None:
+    def __init__(self, grammar: CFG, word: Sequence[str], *, progress: Advance = unseen) -> None:
+        """`progress` is called with 1 for each length of spans that has been looked at, n in all."""
         self._weights = {(rule.left, rule.right): rule.weight for rule in grammar.rules}
         binary = binarise(uniform(grammar))
-        spans = _derivable(binary, word)
+        work = len(word) ** 3 / 6 * len(binary.binary_steps())
+        if work > MOST_WORK:
+            raise GrammarError(
+                f"a string of {len(word)} symbols and a grammar of {len(grammar.rules)} rules take too long "
+                "to parse; `ndstack probability` sums over all trees without making them"
+            )
+        spans = _derivable(binary, word, progress)
         root: Item = (binary.start, 0, len(word))
         self.root = 0 if binary.start in spans[0][len(word)] else None
         self.alternatives: list[list[_Alternative]] = []
@@ -84,12 +100,63 @@ class Forest:
                         items.append(item)
                 own.append(_Alternative(step, tuple(numbers[item] for item in below)))
             self.alternatives.append(own)
+        self.nodes = [binary.nodes[item[0]] for item in items]
         self._below = [[i for a in own for i in a.items] for own in self.alternatives]
         self.components = strongly_connected_components(self._below)
 
     def is_cyclic(self, component: Sequence[int]) -> bool:
         """Whether an item of the component derives itself."""
         return len(component) > 1 or component[0] in self._below[component[0]]
+
+    def cycle(self) -> list[str]:
+        """The names of nonterminals that derive themselves and nothing else; empty if none do."""
+        cyclic = next((own for own in self.components if self.is_cyclic(own)), [])
+        return sorted({node.name for i in cyclic if isinstance(node := self.nodes[i], Nonterminal)})
+
+    def count(self) -> int | float:
+        """The number of trees; `math.inf` if there is a cycle."""
+        counts = [0] * len(self.alternatives)
+        for component in self.components:
+            if self.is_cyclic(component):
+                return math.inf
+            counts[component[0]] = sum(
+                math.prod(counts[i] for i in alternative.items)
+                for alternative in self.alternatives[component[0]]
+            )
+        return counts[self.root] if self.root is not None else 0
+
+    def k_best(self, k: int) -> list[tuple[float, list[Rule]]]:
+        """The k leftmost derivations of greatest weight with their log weights.
+
+        Partial derivations are taken from a queue by the weight of their best completion, which `maximise`
+        knows exactly; the leftmost open item is expanded in every way.
+        """
+        if self.root is None:
+            return []
+        best, _ = self.maximise()
+        totals = [
+            [self._log_weight(a.step) + sum(best[i] for i in a.items) for a in own]
+            for own in self.alternatives
+        ]
+        found: list[tuple[float, list[Rule]]] = []
+        number = itertools.count()  # of two equally good ones, the older comes first
+        queue: list[tuple[float, int, _Chain, _Chain]] = [(-best[0], next(number), (0, None), None)]
+        while queue and len(found) < k:
+            cost, _, open_, steps = heapq.heappop(queue)
+            if open_ is None:
+                rules = [self.alternatives[i][a].step.rule for i, a in _unchain(steps)]
+                kept = [rule for rule in rules if rule is not None]
+                log = math.fsum(math.log(self._weights[rule.left, rule.right]) for rule in kept)
+                found.append((log, kept))
+                continue
+            item, rest = open_
+            for place, alternative in enumerate(self.alternatives[item]):
+                below: _Chain = rest
+                for child in reversed(alternative.items):
+                    below = (child, below)
+                loss = best[item] - totals[item][place]
+                heapq.heappush(queue, (cost + loss, next(number), below, ((item, place), steps)))
+        return sorted(found, key=lambda pair: -pair[0])
 
     def maximise(self) -> tuple[list[float], list[int]]:
         """The best log weight of every item and which alternative has it."""
@@ -147,11 +214,20 @@ class Forest:
                 yield first + rest
 
 
+def _unchain(chain: _Chain) -> list[tuple[int, int]]:
+    """What was put into a chain, the first first."""
+    found = []
+    while chain is not None:
+        value, chain = chain
+        found.append(value)
+    return found[::-1]
+
+
 def _rules(step: Step) -> list[Rule]:
     return [] if step.rule is None else [step.rule]
 
 
-def _derivable(binary: BinaryGrammar, word: Sequence[str]) -> list[list[set[int]]]:
+def _derivable(binary: BinaryGrammar, word: Sequence[str], progress: Advance) -> list[list[set[int]]]:
     """[i][j] -> the symbols that derive word[i:j]."""
     n = len(word)
     nullable = {a for a in range(binary.size) if binary.null[a] > 0}
@@ -175,6 +251,7 @@ def _derivable(binary: BinaryGrammar, word: Sequence[str]) -> list[list[set[int]
                 for left in spans[i][k]:
                     direct.update(p for other, p in by_left.get(left, ()) if other in right)
             spans[i][j] = set().union(*(above[a] for a in direct))
+        progress(1)
     return spans
 
 

@@ -6,10 +6,11 @@ A → aβ A/B where the new nonterminal A/B derives the remainder β_k ... β₁
 Nonterminals that turn out equivalent are merged.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Literal
 
+from ndstack.errors import GrammarError
 from ndstack.grammars.grammar import CFG, Nonterminal, Rule, Symbol, WeightedCFG, fresh, trim
 from ndstack.grammars.reduction import merge_equivalent
 from ndstack.grammars.removal import proper
@@ -18,16 +19,28 @@ Right = tuple[Symbol, ...]
 Cut = Literal["rest", "first", "last"]
 
 
-def greibach(grammar: CFG) -> CFG:
-    """An equivalent grammar in Greibach normal form; weights of strings are kept."""
+ASK_THE_GRAMMAR = "`ndstack trees` and `ndstack probability` take strings to the grammar itself"
+"""What to do with a grammar that is too large to be compiled."""
+MOST_RULES = 30_000
+"""How large a grammar may become in a normal form; more is refused before it is made."""
+
+
+def greibach(grammar: CFG, most: int = MOST_RULES) -> CFG:
+    """An equivalent grammar in Greibach normal form; weights of strings are kept.
+
+    Args:
+        grammar: any grammar.
+        most: how many rules the result may have before equivalent nonterminals are merged; a grammar that
+            needs more is refused at once.
+    """
     grammar = isolate_start(proper(grammar))
     empty = [rule for rule in grammar.rules if not rule.right]
     rules = [rule for rule in grammar.rules if rule.right]
-    rules = list(_lift_terminals(_left_corner(rules, grammar.nonterminals)))
+    rules = list(_lift_terminals(_left_corner(rules, grammar.nonterminals, most)))
     return _build(grammar, [*rules, *empty])
 
 
-def quadratic_greibach(grammar: CFG, cut: Cut = "rest") -> CFG:
+def quadratic_greibach(grammar: CFG, cut: Cut = "rest", most: int = MOST_RULES) -> CFG:
     """An equivalent grammar whose rules are S → ε, A → a, A → aB and A → aBC; weights of strings are kept.
 
     Right sides are first cut down to a, aX, aXY and XY, and the left-corner transformation is made. Where
@@ -38,6 +51,7 @@ def quadratic_greibach(grammar: CFG, cut: Cut = "rest") -> CFG:
         grammar: any grammar.
         cut: how aX₁⋯X_m is cut: "rest" gives aY, "first" gives aX₁Y, "last" gives aYX_m. Equivalent, but the
             resulting grammars differ in size.
+        most: as for `greibach`.
     """
     grammar = isolate_start(proper(grammar))
     empty = [rule for rule in grammar.rules if not rule.right]
@@ -45,7 +59,7 @@ def quadratic_greibach(grammar: CFG, cut: Cut = "rest") -> CFG:
     while True:
         pieces = _Cutter([rule for rule in grammar.rules if rule.right], split, cut)
         binary = list(pieces.rules())
-        rules = list(_left_corner(binary, dict.fromkeys(rule.left for rule in binary)))
+        rules = list(_left_corner(binary, dict.fromkeys(rule.left for rule in binary), most))
         long = [rule.right[:2] for rule in rules if len(rule.right) > 3]
         if not long:
             return _build(grammar, [*rules, *empty])
@@ -58,6 +72,14 @@ def two_greibach(grammar: CFG) -> CFG:
     "for every rule A → aA₁⋯A_m and every rule A₁ → bB₁⋯B_ℓ, substitute the second rule into the first"
     """
     grammar = grammar if is_greibach(grammar) else greibach(grammar)
+    size = sum(
+        len(grammar.rules_for(A)) for r in grammar.rules for A in r.right[1:2] if not isinstance(A, str)
+    )
+    if size > MOST_RULES:
+        raise GrammarError(
+            f"in 2-Greibach normal form the grammar has {size:,} rules, more than the limit of "
+            f"{MOST_RULES:,}; use `greibach`"
+        )
     rules: list[Rule] = []
     for rule in grammar.rules:
         if len(rule.right) < 2:
@@ -105,29 +127,27 @@ def _has_form(grammar: CFG, leading_terminals: tuple[int, ...]) -> bool:
     return grammar.start_is_isolated() and all(map(fits, grammar.rules))
 
 
-def _left_corner(rules: list[Rule], nonterminals: Iterable[Nonterminal]) -> Iterator[Rule]:
+def _left_corner(rules: list[Rule], nonterminals: Iterable[Nonterminal], most: int) -> Iterator[Rule]:
     """Rules that all begin with a terminal; see the module's docstring."""
-    feet = [r for r in rules if isinstance(r.right[0], str)]
     edges = [r for r in rules if isinstance(r.right[0], Nonterminal)]
+    feet, by_first = _by(rules, lambda r: r.left), _by(edges, lambda r: r.right[0])
+    feet = {A: [r for r in own if isinstance(r.right[0], str)] for A, own in feet.items()}
     pairs = _left_corners(edges)
+    _check_size(pairs, feet, by_first, most)
+    taken = {A.name for A in nonterminals}
     names: dict[tuple[Nonterminal, Nonterminal], Nonterminal] = {}
     for A, B in pairs:
-        names[A, B] = fresh(f"{A}/{B}", chain(nonterminals, names.values()))
+        names[A, B] = name = _free(f"{A}/{B}", taken)
+        taken.add(name.name)
 
-    begins: dict[Nonterminal, list[Rule]] = {}
-    for foot in feet:
-        begins.setdefault(foot.left, []).append(foot)
+    begins: dict[Symbol, list[Rule]] = {A: list(own) for A, own in feet.items() if own}
     for (A, B), remainder in names.items():
-        for foot in feet:
-            if foot.left == B:
-                rule = Rule(A, (*foot.right, remainder), foot.weight)
-                begins.setdefault(A, []).append(rule)
+        for foot in feet.get(B, ()):
+            begins.setdefault(A, []).append(Rule(A, (*foot.right, remainder), foot.weight))
     yield from chain.from_iterable(begins.values())
 
     for (A, B), remainder in names.items():
-        for edge in edges:
-            if edge.right[0] != B:
-                continue
+        for edge in by_first.get(B, ()):
             ends: list[tuple[Nonterminal, ...]] = [()] if edge.left == A else []
             if (A, edge.left) in names:
                 ends.append((names[A, edge.left],))
@@ -135,11 +155,48 @@ def _left_corner(rules: list[Rule], nonterminals: Iterable[Nonterminal]) -> Iter
                 yield from _begin_with_terminal(remainder, edge, end, begins)
 
 
+def _check_size(
+    pairs: list[tuple[Nonterminal, Nonterminal]],
+    feet: dict[Symbol, list[Rule]],
+    by_first: dict[Symbol, list[Rule]],
+    most: int,
+) -> None:
+    """Refuse a grammar that becomes too large: counts the rules of `_left_corner`, and makes none."""
+    begins: dict[Symbol, int] = {A: len(own) for A, own in feet.items()}
+    for A, B in pairs:
+        begins[A] = begins.get(A, 0) + len(feet.get(B, ()))
+    known, size = set(pairs), sum(begins.values())
+    for A, B in pairs:
+        for edge in by_first.get(B, ()):
+            ends = (edge.left == A) + ((A, edge.left) in known)
+            size += ends * (1 if isinstance(edge.right[1], str) else begins.get(edge.right[1], 0))
+    if size > most:
+        raise GrammarError(
+            f"in Greibach normal form the grammar has {size:,} rules, more than the limit of {most:,}, so it "
+            f"is not compiled into an automaton; {ASK_THE_GRAMMAR}"
+        )
+
+
+def _by(rules: Iterable[Rule], key: Callable[[Rule], Symbol]) -> dict[Symbol, list[Rule]]:
+    groups: dict[Symbol, list[Rule]] = {}
+    for rule in rules:
+        groups.setdefault(key(rule), []).append(rule)
+    return groups
+
+
+def _free(name: str, taken: set[str]) -> Nonterminal:
+    """As `fresh`, where the names that are taken are known."""
+    candidate, number = name, 0
+    while candidate in taken:
+        candidate, number = f"{name}{number}", number + 1
+    return Nonterminal(candidate)
+
+
 def _begin_with_terminal(
     left: Nonterminal,
     edge: Rule,
     end: tuple[Nonterminal, ...],
-    begins: dict[Nonterminal, list[Rule]],
+    begins: dict[Symbol, list[Rule]],
 ) -> Iterator[Rule]:
     """`left` → β `end` for the edge C → Bβ, with β's first symbol expanded if it is a variable."""
     first, *rest = edge.right[1:]
@@ -152,20 +209,32 @@ def _begin_with_terminal(
 
 def _left_corners(edges: list[Rule]) -> list[tuple[Nonterminal, Nonterminal]]:
     """Pairs (A, B) such that A derives Bγ in one or more steps down the left edge."""
-    pairs = dict.fromkeys((r.left, r.right[0]) for r in edges)
-    while True:
-        wider = pairs | dict.fromkeys((A, r.right[0]) for A, B in pairs for r in edges if r.left == B)
-        if len(wider) == len(pairs):
-            return [(A, B) for A, B in pairs if isinstance(B, Nonterminal)]
-        pairs = wider
+    below: dict[Symbol, dict[Symbol, None]] = {}
+    for edge in edges:
+        below.setdefault(edge.left, {})[edge.right[0]] = None
+    pairs: dict[tuple[Nonterminal, Nonterminal], None] = {}
+    for A in below:
+        found: dict[Symbol, None] = dict(below[A])
+        open_ = list(found)
+        while open_:
+            new = [B for B in below.get(open_.pop(), ()) if B not in found]
+            found |= dict.fromkeys(new)
+            open_ += new
+        assert isinstance(A, Nonterminal)
+        pairs |= {(A, B): None for B in found if isinstance(B, Nonterminal)}
+    return list(pairs)
+
+
+LONGEST_LABEL = 16
 
 
 class _Cutter:
-    """Cuts right sides down; equal pieces share a variable."""
+    """Cuts right sides down; equal pieces share a variable, which is called after what it derives: NP·VP."""
 
     def __init__(self, rules: list[Rule], split: set[Right], cut: Cut) -> None:
         self.given, self.split, self.cut = rules, split, cut
         self.names: dict[Right, Nonterminal] = {}
+        self.taken = {rule.left.name for rule in rules}
         self.sources: dict[Right, set[Right]] = {}  # aX -> the right sides cut to aX or aXY
 
     def rules(self) -> Iterator[Rule]:
@@ -180,8 +249,10 @@ class _Cutter:
         if len(symbols) == 1 and isinstance(symbols[0], Nonterminal):
             return symbols[0]
         if symbols not in self.names:
-            taken = (rule.left for rule in self.given)
-            self.names[symbols] = fresh(f"R{len(self.names)}", chain(taken, self.names.values()))
+            label = "·".join(map(str, symbols))
+            name = _free(label if len(label) <= LONGEST_LABEL else f"{label[:LONGEST_LABEL]}…", self.taken)
+            self.taken.add(name.name)
+            self.names[symbols] = name
         return self.names[symbols]
 
     def _pieces(self, right: Right) -> Right:

@@ -99,7 +99,14 @@ def _tokens(line: str) -> Iterator[tuple[str, str]]:
         yield match.lastgroup or "", match[match.lastgroup or 0]
 
 
+_OTHER_ARROW = re.compile(rf"<?{NAME}>?\s*(::=|:=|=>|→|⇒|⟶|-->|–>|—>|−>|:|=)")
+
+
 def _parse_line(line: str, *, weighted: bool) -> Iterator[Rule]:
+    if (other := _OTHER_ARROW.match(line)) is not None:
+        raise GrammarError(
+            f"{line!r} has {other[1]} where an arrow is expected; use ->, as in S -> 'a' S | 'b'"
+        )
     tokens = list(_tokens(line))
     if len(tokens) < 2 or tokens[0][0] != "name" or tokens[1][0] != "arrow":
         raise GrammarError(f"{line!r} is not a rule; expected NONTERMINAL -> SYMBOLS")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ndstack.errors import NdstackError
 from ndstack.kernels import cpu_scan
+from ndstack.kernels.addresses import array, room, written, zeros
 from ndstack.kernels.cpu_backward import Adjoint
 from ndstack.kernels.cpu_forward import Past, Shape
-from ndstack.kernels.cpu_simd import BYTES
 from ndstack.kernels.layout import Layout, layout
 from ndstack.kernels.threads import share
 
@@ -22,14 +23,6 @@ if TYPE_CHECKING:
 
 LIMITS = {torch.float32: math.log(1e-7), torch.float64: math.log(1e-13)}
 """How much mass a chart may lose to underflow before it is not trusted, as a logarithm."""
-
-
-def zeros(rows: int, size: int, dtype: torch.dtype) -> Tensor:
-    """Zeros that take memory only where they are touched, at a multiple of the size of a vector."""
-    wide = np.float64 if dtype == torch.float64 else np.float32
-    flat = np.zeros(rows * size + BYTES // 4, wide)
-    first = -flat.ctypes.data % BYTES // flat.itemsize
-    return torch.from_numpy(flat[first : first + rows * size].reshape(rows, size))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,36 +41,24 @@ class CpuChart:
     @classmethod
     def empty(cls, batch: int, places: Layout, bottom_fix: bool, dtype: torch.dtype) -> Self:
         """Charts with room for the times of the layout."""
-        times, kinds, band = places.times, places.kinds, places.band
-        double = torch.float64
-        masses = (batch, times, band + 1, kinds) if band else (batch, 0, 0, 0)
-        columns = zeros(batch, places.size, dtype) if band else torch.empty(batch, places.size, dtype=dtype)
-        return cls(
-            columns,
-            torch.empty(batch, times, kinds, dtype=double),
-            torch.empty(batch, times, kinds, dtype=double),
-            torch.empty(masses, dtype=double),
-            torch.empty(batch, times, kinds, dtype=double),
-            torch.empty(batch, kinds + 1, dtype=double),
-            places,
-            bottom_fix,
-        )
+        columns, *others = places.shapes(batch)
+        make = zeros if places.band else room
+        alpha, total, mass, floor, lost = (room(torch.float64, *shape) for shape in others)
+        return cls(make(dtype, *columns), alpha, total, mass, floor, lost, places, bottom_fix)
 
     def shape(self) -> Shape:
         """For the kernels."""
         at = self.places
         return Shape(at.states, at.symbols, at.band, self.bottom_fix, at.start, at.stride)
 
-    def past(self) -> Past:
-        """For the kernels."""
-        return Past(
-            self.columns.numpy(),
-            self.log_alpha.numpy(),
-            self.log_total.numpy(),
-            self.mass.numpy(),
-            self.floor.numpy(),
-            self.lost.numpy(),
-        )
+    def past(self, end: int) -> Past:
+        """For the kernels, which will write the times up to `end`."""
+        if not 0 <= end < self.places.times:
+            raise NdstackError(f"a chart of {self.places.times} times given to step {end}")
+        parts = (self.columns, self.log_alpha, self.log_total, self.mass, self.floor, self.lost)
+        dtypes = (self.columns.dtype, *[torch.float64] * 5)
+        shapes = self.places.shapes(self.columns.shape[0])
+        return Past(*(written(*part[:2], *part[2]) for part in zip(parts, dtypes, shapes, strict=True)))
 
 
 def forward(
@@ -103,14 +84,13 @@ def forward(
         trusted [B].
     """
     batch, steps = actions.shape[:2]
-    kinds = chart.places.kinds
-    reading = actions.new_zeros(batch, steps, kinds)
+    kinds, dtype = chart.places.kinds, chart.columns.dtype
     span = (batch, steps, kinds, start + steps + 1) if attend else (0, 0, 0, 0)
-    attention = actions.new_zeros(span)
-    ok = np.zeros(batch, np.bool_)
-    shape, past = chart.shape(), chart.past()
-    given = actions.detach().contiguous().numpy()
-    shown = reading.numpy(), attention.numpy()
+    reading, attention = zeros(dtype, batch, steps, kinds), zeros(dtype, *span)
+    ok = np.zeros(chart.columns.shape[0], np.bool_)
+    shape, past = chart.shape(), chart.past(start + steps)
+    given = array(actions, dtype, len(ok), steps, chart.places.actions)
+    shown = written(reading, dtype, len(ok), steps, kinds), written(attention, dtype, *span)
     bound = LIMITS[chart.columns.dtype] if limit is None else limit
 
     def work(lo: int, hi: int) -> None:
@@ -144,26 +124,25 @@ def backward(
             ends], which are changed in place; None if there are none and none are wanted.
     """
     batch, steps = actions.shape[:2]
-    shape, past = chart.shape(), chart.past()
-    grads = torch.zeros_like(actions)
-
-    def arrays(tensors: tuple[Tensor, ...]) -> tuple[Any, ...]:
-        return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
-
+    places, dtype = chart.places, chart.columns.dtype
+    shape, past = chart.shape(), chart.past(start + steps)
+    grads = zeros(dtype, batch, steps, places.actions)
+    each, span = (batch, steps, places.kinds), (batch, steps, places.kinds, start + steps + 1)
     reading, attention = grad_outputs
-    nothing = actions.new_zeros(0, 0, 0, 0)
-    received = arrays((reading, nothing if attention is None else attention))
-    given, written = arrays((actions, grads))
-    shown, sure = arrays(outputs), ok.numpy()
-    ends = chart.places.ends
+    nothing = array(actions.new_zeros(0, 0, 0, 0), dtype, 0, 0, 0, 0)
+    received = array(reading, dtype, *each), nothing if attention is None else array(attention, dtype, *span)
+    given = array(actions, dtype, batch, steps, places.actions)
+    into = written(grads, dtype, batch, steps, places.actions)
+    shown = array(outputs[0], dtype, *each), nothing if attention is None else array(outputs[1], dtype, *span)
+    sure, ends = array(ok, torch.bool, chart.columns.shape[0]), places.ends
 
     def work(lo: int, hi: int) -> None:
-        dtype = chart.columns.dtype
-        own = carried or (zeros(1, chart.places.size, dtype), zeros(1, ends, dtype))
+        own = carried or (zeros(dtype, 1, places.size), zeros(dtype, 1, ends))
+        sums = [written(t, dtype, len(t), size) for t, size in zip(own, (places.size, ends), strict=True)]
         cpu_scan.backward(
             shape,
             past,
-            Adjoint(*(tensor.numpy() for tensor in own)),
+            Adjoint(*sums),
             carried is not None,
             lo,
             hi,
@@ -171,7 +150,7 @@ def backward(
             given,
             shown,
             received,
-            written,
+            into,
             sure,
         )
 

@@ -54,7 +54,8 @@ class Past(NamedTuple):
         mass: [times, D + 1, K], the mass of a column from its j-th i on; empty without a window.
         floor: [times, K], the smallest positive number of a column.
         lost: [K + 1], log of a bound on the mass of runs lost to underflow, and the smallest
-            positive number of the whole chart; float64.
+            positive number of the whole chart; float64. The first of them is inf if the chart is
+            not to be trusted, nan if its sequence is spoiled (see `spoiled`).
     """
 
     chart: np.ndarray
@@ -323,6 +324,24 @@ def advance(shape, past, t, push, replace, pop, work, limit, strict):
     return lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit, strict) and np.isfinite(
         work.wreplace.max()
     )
+
+
+@kernel
+def meaningless(weights):
+    """Whether a log weight is nan or +inf (see `spoiled`)."""
+    found = False
+    for j in range(weights.size):
+        found |= not weights[j] < math.inf
+    return found
+
+
+@kernel
+def not_finite(values):
+    """Whether any of them, an array of one dimension, is no finite number."""
+    found = False
+    for j in range(values.size):
+        found |= not abs(values[j]) < math.inf
+    return found
 
 
 @kernel

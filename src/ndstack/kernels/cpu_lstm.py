@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ndstack.kernels.cpu_backward import Adjoint, make_later, retreat
-from ndstack.kernels.cpu_forward import advance, begin, room
+from ndstack.kernels.cpu_forward import advance, begin, meaningless, not_finite, room
 from ndstack.kernels.cpu_reading import make_rows, read_gradient, show, show_back, write_vector
 from ndstack.kernels.cpu_scan import past_of, split
 from ndstack.kernels.cpu_simd import entry, kernel
@@ -116,8 +116,9 @@ def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state
             begin(shape, own)
         ok[b] = own.lost[0] < math.inf
         before = first[0][b], first[1][b], first[2][b]
-        for j in range(start + 1):
+        for j in range(start + 1 if ok[b] else 0):
             write_vector(shape, rows, j, trace.vectors[b, j])
+        done = 0
         for n in range(steps if ok[b] else 0):
             t = start + n + 1
             drive(
@@ -129,6 +130,10 @@ def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state
                 normalize(shape, trace.actions[b, n])
             trace.vectors[b, t] = controls[A:]
             sigmoid_each(trace.vectors[b, t])
+            done = n + 1
+            if meaningless(trace.actions[b, n]) or not_finite(trace.vectors[b, t]):
+                own.lost[0] = math.nan
+                break
             write_vector(shape, rows, t, trace.vectors[b, t])
             push, replace, pop = split(shape, trace.actions[b, n])
             if not advance(shape, own, t, push, replace, pop, work, limit, False):
@@ -136,6 +141,32 @@ def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state
                 own.lost[0] = math.inf
                 break
             show(shape, own, t, by_state, rows, work, trace.readings[b, n])
+        if math.isnan(own.lost[0]):
+            ok[b] = True
+            spoil(trace, b, start, done)
+
+
+@kernel
+def spoil(trace, b, start, done):
+    """What a run says of a sequence without a meaning after `done` steps, of which the last made it so."""
+    trace.readings[b, max(done - 1, 0) :] = math.nan
+    trace.gates[b, done:] = math.nan
+    trace.cells[b, done:] = math.nan
+    trace.hidden[b, done:] = math.nan
+    trace.actions[b, done:] = math.nan
+    trace.vectors[b, start + 1 + done :] = math.nan
+
+
+@kernel
+def out_of_hand(given, adjoint, carried, b):
+    """Whether a sequence gets derivatives that are not finite."""
+    ghiddens, greadings, glast, gactions, gvectors = given
+    found = not_finite(glast[b]) or (carried and math.isnan(adjoint.alpha[b, 0]))
+    for n in range(ghiddens.shape[1]):
+        found |= not_finite(ghiddens[b, n]) or not_finite(greadings[b, n]) or not_finite(gactions[b, n])
+    for j in range(gvectors.shape[1]):
+        found |= not_finite(gvectors[b, j])
+    return found
 
 
 @entry
@@ -175,6 +206,12 @@ def backward(
     for b in range(lo, hi):
         own = past_of(past, b)
         if own.lost[0] == math.inf:
+            continue
+        if math.isnan(own.lost[0]) or out_of_hand(given, adjoint, carried, b):
+            for part in (ggates, gcontrols, gall):
+                part[b] = math.nan
+            for part in (ghidden0, gcell0, greading0):
+                part[b] = math.nan
             continue
         back = Adjoint(adjoint.chart[b if carried else 0], adjoint.alpha[b if carried else 0])
         if not carried:

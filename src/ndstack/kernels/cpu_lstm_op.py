@@ -6,20 +6,23 @@ One call forward and one backward for an RNS-RNN or a VRNS-RNN of any size; see 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ndstack.kernels import cpu_lstm
+from ndstack.kernels.addresses import array, written, zeros
 from ndstack.kernels.cpu_backward import Adjoint
-from ndstack.kernels.cpu_engine import LIMITS, CpuChart, cost, zeros
+from ndstack.kernels.cpu_engine import LIMITS, CpuChart, cost
 from ndstack.kernels.cpu_lstm import Net, Trace
 from ndstack.kernels.cpu_state import Memory, Place, chart_of
 from ndstack.kernels.lstm import LSTMWeights, weight_gradients
-from ndstack.kernels.rows import as_array, refuse_second_derivatives
+from ndstack.kernels.rows import in_own_precision, refuse_second_derivatives
 from ndstack.kernels.threads import share
+from ndstack.kernels.tracing import refuse_transforms
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -70,8 +73,9 @@ def run(
         by_state: whether readings tell the state.
         limit: how much mass may be lost, as a logarithm; the guard's own limit if None.
     """
+    refuse_transforms()
     lost = memory[5].clone()
-    memory = (*memory[:5], lost, *memory[6:])
+    memory = (*(tensor.contiguous() for tensor in memory[:5]), lost, *memory[6:])
     bound = LIMITS[inputs.dtype] if limit is None else limit
     sure: list[Tensor] = []
     call = _Call(chart_of(memory, place), place.time, normalized, by_state, bound, sure)
@@ -106,25 +110,55 @@ class _Trace(NamedTuple):
     vectors: Tensor
 
 
+class _Sizes(NamedTuple):
+    """What the arrays that a run is given have to measure, for its charts."""
+
+    batch: int
+    start: int
+    steps: int
+    units: int
+    actions: int
+    vector: int
+    reading: int
+
+    @classmethod
+    def of(cls, call: _Call, units: int, vector: int, steps: int) -> Self:
+        """Of a run from a time of its charts on."""
+        at = call.chart.places
+        reading = (at.states if call.by_state else 1) * at.symbols * (vector or 1)
+        return cls(call.chart.columns.shape[0], call.start, steps, units, at.actions, vector, reading)
+
+    def net(self) -> tuple[tuple[int, ...], ...]:
+        """Of `Net`."""
+        controls, gates = self.actions + self.vector, 4 * self.units
+        return (self.reading, gates), (self.units, gates), (self.units, controls), (controls,)
+
+    def first(self) -> tuple[tuple[int, ...], ...]:
+        """Of h_0, c_0 and r_0."""
+        return (self.batch, self.units), (self.batch, self.units), (self.batch, self.reading)
+
+    def trace(self) -> tuple[tuple[int, ...], ...]:
+        """Of `Trace`."""
+        each, sizes = (self.batch, self.steps), (4 * self.units, self.units, self.units, self.reading)
+        vectors = (self.batch, self.start + self.steps + 1, self.vector)
+        return *((*each, size) for size in sizes), (*each, self.actions), vectors
+
+
 class _Run(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: _Call, inputs: Tensor, *tensors: Tensor) -> Any:
         weights, first, vectors = LSTMWeights(*tensors[:4]), tensors[4:7], tensors[7]
-        batch, steps, units = inputs.shape[0], inputs.shape[1], inputs.shape[2] // 4
-        places, start = call.chart.places, call.start
-        new = inputs.new_zeros
-        m = vectors.shape[2]
-        trace = _Trace(
-            new(batch, steps, 4 * units),
-            new(batch, steps, units),
-            new(batch, steps, units),
-            new(batch, steps, first[2].shape[1]),
-            new(batch, steps, weights.control.shape[0] - m),
-            torch.cat([vectors, new(batch, steps, m)], 1),
-        )
-        net = Net(*map(as_array, (*(weight.t() for weight in weights[:3]), weights.control_bias)))
-        shape, past, given = call.chart.shape(), call.chart.past(), as_array(inputs)
-        begin, arrays = tuple(map(as_array, first)), Trace(*map(as_array, trace))
+        places, start, steps = call.chart.places, call.start, inputs.shape[1]
+        sizes = _Sizes.of(call, first[0].shape[1], vectors.shape[2], steps)
+        dtype, batch = call.chart.columns.dtype, sizes.batch
+        trace = _Trace(*(zeros(dtype, *shape) for shape in sizes.trace()))
+        trace.vectors[:, : start + 1] = vectors
+        layers = (*(weight.t() for weight in weights[:3]), weights.control_bias)
+        net = Net(*_arrays(dtype, layers, sizes.net()))
+        shape, past = call.chart.shape(), call.chart.past(start + steps)
+        given = array(inputs, dtype, batch, steps, 4 * sizes.units)
+        begin = _arrays(dtype, first, sizes.first())
+        arrays = Trace(*(written(t, dtype, *s) for t, s in zip(trace, sizes.trace(), strict=True)))
         ok = np.zeros(batch, np.bool_)
         choice = call.normalized, call.by_state
 
@@ -141,6 +175,7 @@ class _Run(torch.autograd.Function):
         return trace.hidden, trace.readings, last, trace.actions, trace.vectors, *links
 
     @staticmethod
+    @in_own_precision
     def backward(ctx: Any, *received: Any) -> Any:
         refuse_second_derivatives()
         call: _Call = ctx.call
@@ -151,32 +186,34 @@ class _Run(torch.autograd.Function):
             torch.zeros_like(tensor) if grad is None else grad
             for tensor, grad in zip(like, received[:5], strict=True)
         ]
-        places, start = call.chart.places, call.start
+        places, start, dtype = call.chart.places, call.start, trace.gates.dtype
         batch, steps = trace.gates.shape[:2]
-        dtype = trace.gates.dtype
+        sizes = _Sizes.of(call, trace.hidden.shape[2], trace.vectors.shape[2], steps)
         links = received[5:]
-        passed = None
+        rooms, passed = (places.size, places.ends), None
         if links[0] is not None or links[1] is not None:
             passed = [
-                zeros(batch, size, dtype) if link is None else link.contiguous()
-                for link, size in zip(links, (places.size, places.ends), strict=True)
+                zeros(dtype, batch, size) if link is None else link.contiguous()
+                for link, size in zip(links, rooms, strict=True)
             ]
-        gates, controls = (
-            torch.zeros_like(trace.gates),
-            trace.gates.new_zeros(batch, steps, weights[2].shape[0]),
-        )
-        out = (gates, controls, *map(torch.zeros_like, first), torch.zeros_like(trace.vectors))
-        shape, past = call.chart.shape(), call.chart.past()
-        bias = trace.gates.new_zeros(weights[2].shape[0])
-        net = Net(*map(as_array, (*(weight.t() for weight in weights), bias)))
-        arrays = [tuple(map(as_array, group)) for group in (first, given, out)]
-        seen, choice = Trace(*map(as_array, trace)), (call.normalized, call.by_state)
+        traced, begun = sizes.trace(), sizes.first()
+        shapes = (traced[0], (batch, steps, sizes.actions + sizes.vector), *begun, traced[5])
+        out = [zeros(dtype, *shape) for shape in shapes]
+        gates, controls = out[:2]
+        shape, past = call.chart.shape(), call.chart.past(start + steps)
+        layers = (*(weight.t() for weight in weights), controls.new_zeros(controls.shape[2]))
+        net = Net(*_arrays(dtype, layers, sizes.net()))
+        groups = (first, begun), (given, (traced[2], traced[3], begun[1], traced[4], traced[5]))
+        arrays = [_arrays(dtype, *group) for group in groups]
+        into = tuple(written(tensor, dtype, *shape) for tensor, shape in zip(out, shapes, strict=True))
+        seen, choice = Trace(*_arrays(dtype, trace, traced)), (call.normalized, call.by_state)
 
         def work(lo: int, hi: int) -> None:
-            sums = passed or (zeros(1, places.size, dtype), zeros(1, places.ends, dtype))
+            sums = passed or [zeros(dtype, 1, size) for size in rooms]
+            adjoint = Adjoint(*(written(t, dtype, len(t), n) for t, n in zip(sums, rooms, strict=True)))
             cpu_lstm.backward(
-                shape, past, Adjoint(*map(as_array, sums)), passed is not None, lo, hi, start, net,
-                arrays[0], *choice, seen, arrays[1], arrays[2],
+                shape, past, adjoint, passed is not None, lo, hi, start, net,
+                arrays[0], *choice, seen, arrays[1], into,
             )  # fmt: skip
 
         share(batch, work, 2 * cost(places, start, steps) * batch)
@@ -184,3 +221,9 @@ class _Run(torch.autograd.Function):
         hidden, cell, reading, vectors = out[2:]
         before = vectors[:, : start + 1]
         return None, gates, *by_weights, hidden, cell, reading, before, None, None
+
+
+def _arrays(
+    dtype: torch.dtype, tensors: Iterable[Tensor], shapes: Iterable[tuple[int, ...]]
+) -> tuple[Any, ...]:
+    return tuple(array(tensor, dtype, *shape) for tensor, shape in zip(tensors, shapes, strict=True))

@@ -18,10 +18,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ndstack.kernels.cpu_engine import LIMITS, CpuChart, zeros
+from ndstack.errors import NdstackError
+from ndstack.kernels.addresses import zeros
+from ndstack.kernels.cpu_engine import LIMITS, CpuChart
 from ndstack.kernels.cpu_tape import Call, Tape, enclose, expose, links
 from ndstack.kernels.cpu_tape import advance as go_on
 from ndstack.kernels.layout import Layout, layout
+from ndstack.kernels.tracing import refuse_transforms
 
 
 @dataclasses.dataclass(eq=False)
@@ -171,8 +174,9 @@ class _MoveLinks(torch.autograd.Function):
             if grad is None:
                 results.append(None)
                 continue
-            back = zeros(shape[0], shape[1], grad.dtype)
+            back = zeros(grad.dtype, *shape)
             back[:, first : first + count] = grad[:, :count]
+            back[grad[:, 0].isnan()] = math.nan  # a spoiled sequence, wherever its chart is
             results.append(back)
         return *results, None
 
@@ -194,6 +198,7 @@ def advance(
         attend: whether the attention is wanted.
         limit: how much mass may be lost, as a logarithm; the guard's own limit if None.
     """
+    refuse_transforms()
     linked = torch.is_grad_enabled() and (given.requires_grad or bool(layer and layer[0].requires_grad))
     memory, place, tape = _on_tape(memory, place, linked)
     lost = memory[5].clone()
@@ -212,6 +217,8 @@ def _on_tape(memory: Memory, place: Place, linked: bool) -> tuple[Memory, Place,
             before them are no part of the chain then.
     """
     tape = place.tape
+    if tape is not None and tape.tensors[0] is not memory[0]:
+        raise NdstackError("a state put together from parts of others given; use what start() or a step gave")
     if tape is not None and not (linked and place.time > tape.begin and not memory[6].requires_grad):
         return memory, place, tape
     memory, place = settled(memory, place)
@@ -225,8 +232,8 @@ def settled(memory: Memory, place: Place) -> tuple[Memory, Place]:
     """The same charts, with links that are ordinary tensors in the graph of derivatives."""
     if place.tape is None:
         return memory, place
-    links = expose(memory[6], place.tape, place.time)
-    return (*memory[:6], *links), dataclasses.replace(place, tape=None)
+    dense = expose(memory[6], place.tape, place.time, memory[0], place.layout)
+    return (*memory[:6], *dense), dataclasses.replace(place, tape=None)
 
 
 def lost_too_much(memory: Memory) -> bool:

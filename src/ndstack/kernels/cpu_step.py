@@ -13,13 +13,15 @@ import math
 import numpy as np
 
 from ndstack.kernels.cpu_backward import Adjoint, Later, gather, retreat
-from ndstack.kernels.cpu_forward import Past, Shape, advance, attend, begin, room
+from ndstack.kernels.cpu_forward import Past, Shape, advance, attend, begin, meaningless, not_finite, room
 from ndstack.kernels.cpu_scan import reading_gradient, split
 from ndstack.kernels.cpu_simd import entry, inlined, kernel
 from ndstack.kernels.memory_numba import numbers
 
 INTEGER, DOUBLE = np.int64(0), np.float64(0)
-CHART_TABLE, ADJOINT_TABLE = 13, 13
+CHART_TABLE, ADJOINT_TABLE = 13, 14
+LOST, SURE, SPOILED = 0, 1, 2
+"""What a call says of a sequence: its chart may be wrong, or is right, or has no meaning (see `spoiled`)."""
 
 
 @inlined
@@ -93,10 +95,10 @@ def forward(kind, at, lost_at, lo, hi, start, steps, actions_at, reading_at, att
         actions_at: [B, n, A], log weights.
         reading_at: [B, n, K], to be written.
         attention_at: [B, n, K, start + n + 1], zeros, to be written; or 0.
-        ok_at: [B], see `cpu_scan.forward`; to be written.
+        ok_at: [B], `LOST`, `SURE` or `SPOILED`; to be written.
 
     Returns:
-        Whether all these sequences can be trusted.
+        Whether none of these sequences is `LOST`.
     """
     shape = shape_at(at)
     Q, K = shape.states, shape.states * shape.symbols
@@ -107,22 +109,32 @@ def forward(kind, at, lost_at, lo, hi, start, steps, actions_at, reading_at, att
         own = past_at(at, lost_at, b, kind)
         if start == 0:
             begin(shape, own)
-        fine = own.lost[0] < math.inf
         actions = numbers(actions_at + b * steps * A * width_of(kind), steps * A, kind)
         reading = numbers(reading_at + b * steps * K * width_of(kind), steps * K, kind)
         reading[:] = 0
-        for n in range(steps if fine else 0):
+        done = 0
+        for n in range(steps if own.lost[0] < math.inf else 0):
             t = start + n + 1
-            push, replace, pop = split(shape, actions[n * A : n * A + A])
+            given = actions[n * A : n * A + A]
+            if meaningless(given):
+                own.lost[0] = math.nan
+                break
+            push, replace, pop = split(shape, given)
             if not advance(shape, own, t, push, replace, pop, work, limit, False):
-                fine = False
                 own.lost[0] = math.inf
                 break
             reading[n * K : n * K + K] = np.exp(own.log_alpha[t])
             if attention_at != 0:
                 place = attention_at + (b * steps + n) * K * width * width_of(kind)
                 attend(shape, own, t, numbers(place, K * width, kind).reshape((K, width)))
-        ok[b] = fine
+            done = n + 1
+        ok[b] = SURE if own.lost[0] < math.inf else LOST
+        if math.isnan(own.lost[0]):
+            ok[b] = SPOILED
+            reading[done * K :] = math.nan
+            if attention_at != 0:
+                place = attention_at + (b * steps + done) * K * width * width_of(kind)
+                numbers(place, (steps - done) * K * width, kind)[:] = math.nan
     return ok[lo:hi].all()
 
 
@@ -134,7 +146,8 @@ def backward(
     """The gradient of `forward`, after that of all later steps of the same charts.
 
     Args:
-        adjoint_table: what those have left, and where to leave something for earlier ones.
+        adjoint_table: what those have left, and where to leave something for earlier ones. A sequence
+            that is spoiled, or gets derivatives that are not finite, is so for all earlier steps.
         grad_reading_at, grad_attention_at: like the outputs; or 0.
         grads_at: like the actions, to be written.
     """
@@ -146,9 +159,21 @@ def backward(
     ok = numbers(ok_at, hi, np.uint8(0))
     grad_alpha, none = np.zeros(K), np.zeros((0, 0), work.wpop.dtype)
     no_reading = np.zeros(K, work.wpop.dtype)
+    spoiled = numbers(numbers(adjoint_table, ADJOINT_TABLE, INTEGER)[13], hi, np.uint8(0))
     for b in range(lo, hi):
-        numbers(grads_at + b * steps * A * width_of(kind), steps * A, kind)[:] = 0
-        if not ok[b]:
+        grads = numbers(grads_at + b * steps * A * width_of(kind), steps * A, kind)
+        grads[:] = 0
+        if ok[b] == LOST:
+            continue
+        place, bad = b * steps * K * width_of(kind), ok[b] == SPOILED
+        if not bad and grad_reading_at != 0:
+            bad = not_finite(numbers(grad_reading_at + place, steps * K, kind))
+        if not bad and grad_attention_at != 0:
+            bad = not_finite(numbers(grad_attention_at + place * width, steps * K * width, kind))
+        if bad:
+            spoiled[b] = 1
+        if spoiled[b]:
+            grads[:] = math.nan
             continue
         own = past_at(at, at, b, kind)  # the mass lost is of no interest here
         back = adjoint_at(adjoint_table, b, size, kind)
@@ -175,6 +200,9 @@ def finish(kind, at, adjoint_table, lo, hi):
     shape = shape_at(at)
     size, table = numbers(at, CHART_TABLE, INTEGER)[5], numbers(adjoint_table, ADJOINT_TABLE, INTEGER)
     work = room(shape, table[8] + 1, numbers(table[0], 1, kind))
+    spoiled = numbers(table[13], hi, np.uint8(0))
     for b in range(lo, hi):
+        if spoiled[b]:
+            continue
         later = later_at(adjoint_table, b, shape, kind)
         gather(shape, adjoint_at(adjoint_table, b, size, kind), later, table[7], work)

@@ -11,6 +11,7 @@ Where a chain begins and ends, the chart is an ordinary tensor again: `enclose` 
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any
 
@@ -19,11 +20,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ndstack.errors import NdstackError
 from ndstack.kernels import cpu_step
-from ndstack.kernels.cpu_engine import cost, zeros
+from ndstack.kernels.addresses import KIND, address, of_table, optional, room, zeros
+from ndstack.kernels.cpu_engine import cost
 from ndstack.kernels.layout import Layout
-from ndstack.kernels.memory_numba import KIND
-from ndstack.kernels.rows import refuse_second_derivatives
+from ndstack.kernels.rows import in_own_precision, refuse_second_derivatives
 from ndstack.kernels.threads import share
 
 
@@ -34,14 +36,16 @@ class Pass:
         task: torch's number of the backward pass.
         columns, alpha: those by the chart's columns [B, size] and by log alpha [B, ends].
         end: the step that came first; 0 before that.
+        spoiled: [B], sequences all of whose derivatives from here on down are nan (see `spoiled`).
         table: for `cpu_step`.
     """
 
     def __init__(self, tape: Tape, task: int) -> None:
         at = tape.layout
         self.tape, self.task, self.end = tape, task, 0
-        self.columns = zeros(tape.batch, at.size, tape.dtype)
-        self.alpha = zeros(tape.batch, at.ends, tape.dtype)
+        self.columns = zeros(tape.dtype, tape.batch, at.size)
+        self.alpha = zeros(tape.dtype, tape.batch, at.ends)
+        self.spoiled = np.zeros(tape.batch, np.uint8)
         self.table: Any = None
 
     def begin_at(self, end: int) -> None:
@@ -54,17 +58,25 @@ class Pass:
         count[: tape.begin + 1] = 0
         users[1:] = np.cumsum(np.maximum(count, 0)) * at.symbols * at.states**2
         back = at.states * ((at.band or end + 1) * at.kinds + 128)
-        rooms = [
-            zeros(tape.batch, at.kinds**2, torch.float64),
-            zeros(tape.batch, at.kinds * at.states, tape.dtype),
-            zeros(tape.batch, back, tape.dtype),
-            zeros(tape.batch, int(users[-1]), tape.dtype),
+        wide = [
+            (torch.float64, at.kinds**2),
+            (tape.dtype, at.kinds * at.states),
+            (tape.dtype, back),
+            (tape.dtype, int(users[-1])),
         ]
-        places = [part.data_ptr() for part in (self.columns, self.alpha, *rooms)]
+        rooms = [zeros(dtype, tape.batch, size) for dtype, size in wide]
+        places = [
+            address(self.columns, tape.dtype, tape.batch, at.size),
+            address(self.alpha, tape.dtype, tape.batch, at.ends),
+            *(
+                address(part, dtype, tape.batch, size)
+                for part, (dtype, size) in zip(rooms, wide, strict=True)
+            ),
+        ]
         sizes = [tape.begin, end, at.ends, back, int(users[-1]), int(tape.older)]
-        self.table = np.array([*places, users.ctypes.data, *sizes], np.int64)
+        self.table = np.array([*places, of_table(users), *sizes, of_table(self.spoiled)], np.int64)
         self._kept = (rooms, users)
-        self.at = self.table.ctypes.data
+        self.at = of_table(self.table)
 
     def add(self, time: int, columns: Tensor | None, alpha: Tensor | None) -> None:
         """Add derivatives by the charts of some time that come from outside the chain."""
@@ -75,6 +87,7 @@ class Pass:
         if alpha is not None:
             end = (time + 2) * at.kinds
             self.alpha[:, :end] += alpha[:, :end]
+            self.spoiled |= alpha[:, 0].isnan().numpy()
 
 
 class Tape:
@@ -94,22 +107,39 @@ class Tape:
         self.batch, self.dtype = tensors[0].shape[0], tensors[0].dtype
         self.kind = KIND[self.dtype]
         self._passes: dict[int, Pass] = {}
-        self._flags, self._used, self._flags_at = np.zeros((0, self.batch), np.bool_), 0, 0
+        self._flags, self._used, self._flags_at = np.zeros((0, self.batch), np.uint8), 0, 0
         self.hold(tensors, layout)
 
     def hold(self, tensors: tuple[Tensor, ...], layout: Layout) -> None:
         """From now on, keep the charts here; all that they hold has been copied."""
         self.tensors, self.layout = tensors, layout
         numbers = [layout.states, layout.symbols, layout.band, self.bottom_fix, layout.times, layout.size]
-        places = [layout.start.ctypes.data, layout.stride.ctypes.data, *(t.data_ptr() for t in tensors)]
+        places = [of_table(layout.start), of_table(layout.stride), *self._places()]
         self.table = np.array([*numbers, *places], np.int64)
-        self.at = self.table.ctypes.data
+        self.at = of_table(self.table)
 
-    def flags(self) -> tuple[npt.NDArray[np.bool_], int]:
+    def _places(self) -> list[int]:
+        """Where the charts are now."""
+        shapes = self.layout.shapes(self.batch)
+        dtypes = (self.dtype, *[torch.float64] * 4)
+        parts = zip(self.tensors, dtypes, shapes[:5], strict=True)
+        return [address(tensor, dtype, *shape) for tensor, dtype, shape in parts]
+
+    def reach(self, start: int, steps: int) -> int:
+        """The address of the table, for `steps` steps from the time `start` on, which must have room.
+
+        The memory of a tensor can be moved under the eyes of its owner (`Tensor.share_memory_`).
+        """
+        if start < 0 or start + steps >= self.layout.times:
+            raise NdstackError(f"a chart of {self.layout.times} times given to step {start + steps}")
+        self.table[8:13] = self._places()
+        return self.at
+
+    def flags(self) -> tuple[npt.NDArray[np.uint8], int]:
         """A new array of `batch` flags, and its address; from a block, which is quicker than one by one."""
         if self._used == len(self._flags):
-            self._flags, self._used = np.zeros((64, self.batch), np.bool_), 0
-            self._flags_at = self._flags.ctypes.data
+            self._flags, self._used = np.zeros((64, self.batch), np.uint8), 0
+            self._flags_at = of_table(self._flags)
         self._used += 1
         return self._flags[self._used - 1], self._flags_at + (self._used - 1) * self.batch
 
@@ -151,23 +181,27 @@ class _Advance(torch.autograd.Function):
     """
 
     @staticmethod
+    @in_own_precision
     def forward(
         ctx: Any, token: Tensor, given: Tensor, weight: Tensor | None, bias: Tensor | None, call: Call
     ) -> Any:
-        tape, start = call.tape, call.start
+        tape, start, dtype = call.tape, call.start, call.tape.dtype
         actions = given.contiguous()
         if weight is not None and bias is not None:
             actions = torch.addmm(bias, given, weight.t())
-        shape, kinds = actions.shape, tape.layout.kinds
-        steps = shape[1] if len(shape) == 3 else 1
-        reading = actions.new_empty((*shape[:-1], kinds))
-        attention = actions.new_zeros((*shape[:-1], kinds, start + steps + 1)) if call.attend else token
-        attention_at = attention.data_ptr() if call.attend else 0
-        where = actions.data_ptr(), reading.data_ptr(), attention_at, call.sure_at
-        lost = call.lost.data_ptr()
+        kinds, steps = tape.layout.kinds, actions.shape[1] if actions.dim() == 3 else 1
+        leading = (tape.batch, *actions.shape[1:-1])
+        reading, attention, attention_at = room(dtype, *leading, kinds), token, 0
+        if call.attend:
+            span = (*leading, kinds, start + steps + 1)
+            attention = zeros(dtype, *span)
+            attention_at = address(attention, dtype, *span)
+        at, lost = tape.reach(start, steps), address(call.lost, torch.float64, tape.batch, kinds + 1)
+        given_at = address(actions, dtype, *leading, tape.layout.actions)
+        where = given_at, address(reading, dtype, *leading, kinds), attention_at, call.sure_at
 
         def work(lo: int, hi: int) -> None:
-            fine = cpu_step.forward(tape.kind, tape.at, lost, lo, hi, start, steps, *where, call.limit)
+            fine = cpu_step.forward(tape.kind, at, lost, lo, hi, start, steps, *where, call.limit)
             if not fine:
                 call.all_sure = False
 
@@ -182,6 +216,7 @@ class _Advance(torch.autograd.Function):
         return reading, shown, actions if weight is not None else None, token.new_empty(0)
 
     @staticmethod
+    @in_own_precision
     def backward(ctx: Any, *received: Tensor | None) -> Any:
         refuse_second_derivatives()
         actions, reading, attention, *layer = ctx.saved_tensors
@@ -192,15 +227,18 @@ class _Advance(torch.autograd.Function):
         run = tape.current()
         if run.table is None:
             run.begin_at(start + steps)
-        grads = torch.empty_like(actions)
+        dtype, kinds, at = tape.dtype, tape.layout.kinds, tape.reach(start, steps)
+        grads, leading = room(dtype, *actions.shape), (tape.batch, *actions.shape[1:-1])
+        given, span = (*leading, tape.layout.actions), (*leading, kinds, start + steps + 1)
         where = (
-            actions.data_ptr(), reading.data_ptr(), attention.data_ptr(),
-            0 if shown is None else shown.data_ptr(), 0 if weights is None else weights.data_ptr(),
-            grads.data_ptr(), call.sure_at,
+            address(actions, dtype, *given), address(reading, dtype, *leading, kinds),
+            address(attention, dtype, *span) if call.attend else 0,
+            optional(shown, dtype, *leading, kinds), optional(weights, dtype, *span),
+            address(grads, dtype, *given), call.sure_at,
         )  # fmt: skip
 
         def work(lo: int, hi: int) -> None:
-            cpu_step.backward(tape.kind, tape.at, run.at, lo, hi, start, steps, *where)
+            cpu_step.backward(tape.kind, at, run.at, lo, hi, start, steps, *where)
 
         share(tape.batch, work, 2 * cost(tape.layout, start, steps) * tape.batch)
         if start == tape.begin and not tape.older:
@@ -226,24 +264,27 @@ class _Enclose(torch.autograd.Function):
         tape: Tape = ctx.tape
         run = tape.current()
         if run.table is not None:
-            cpu_step.finish(tape.kind, tape.at, run.at, 0, tape.batch)
+            cpu_step.finish(tape.kind, tape.reach(tape.begin, 0), run.at, 0, tape.batch)
         tape.forget()
         size, ends = ctx.sizes  # the chart may have grown since; its first columns are where they were
+        if run.spoiled.any():
+            rows = torch.from_numpy(run.spoiled).bool()
+            run.columns[rows] = run.alpha[rows] = math.nan
         return run.columns[:, :size], run.alpha[:, :ends], None
 
 
 class _Expose(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, token: Tensor, tape: Tape, time: int) -> Any:
+    def forward(ctx: Any, token: Tensor, tape: Tape, time: int, columns: Tensor, layout: Layout) -> Any:
         ctx.tape, ctx.time = tape, time
         ctx.set_materialize_grads(False)
-        return links(tape.tensors[0], tape.layout)
+        return links(columns, layout)
 
     @staticmethod
     def backward(ctx: Any, columns: Tensor | None, alpha: Tensor | None) -> Any:
         refuse_second_derivatives()
         ctx.tape.current().add(ctx.time, columns, alpha)
-        return None, None, None
+        return None, None, None, None, None
 
 
 def links(columns: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
@@ -259,12 +300,16 @@ def enclose(dense: tuple[Tensor, ...], tape: Tape) -> Tensor:
     return token
 
 
-def expose(token: Tensor, tape: Tape, time: int) -> tuple[Tensor, ...]:
-    """The links of an ordinary chart, from the token of a chain at some time."""
+def expose(token: Tensor, tape: Tape, time: int, columns: Tensor, layout: Layout) -> tuple[Tensor, ...]:
+    """The links of an ordinary chart, from the token of a chain at some time.
+
+    Args:
+        columns, layout: of the chart; the tape may keep its own in larger memory by now.
+    """
     if not token.requires_grad:
-        return links(tape.tensors[0], tape.layout)
+        return links(columns, layout)
     apply: Any = _Expose.apply
-    return tuple(apply(token, tape, time))
+    return tuple(apply(token, tape, time, columns.detach(), layout))
 
 
 def advance(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.lstm_cell import advance, retreat
-from ndstack.kernels.rows import refuse_second_derivatives, with_stride
+from ndstack.kernels.rows import in_own_precision, refuse_second_derivatives, with_stride
 
 Saved = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 """Cells, hidden state, weight and bias of the layer, and the new cells."""
@@ -85,6 +85,7 @@ class _Drive(torch.autograd.Function):
 
 class _StepLSTM(torch.autograd.Function):
     @staticmethod
+    @in_own_precision
     def forward(
         ctx: Any,
         kernel: Kernel,
@@ -111,6 +112,7 @@ class _StepLSTM(torch.autograd.Function):
         return shown, memory, new_reading, new
 
     @staticmethod
+    @in_own_precision
     def backward(
         ctx: Any,
         grad_hidden: Tensor | None,

@@ -19,6 +19,8 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
+from ndstack.errors import NdstackError
+
 TILE = 32
 
 
@@ -53,10 +55,23 @@ class Layout:
         """How many numbers the derivatives by log alpha take, from time -1 on, with zeros after."""
         return (self.times + 1) * self.kinds + 2 * TILE
 
+    @property
+    def actions(self) -> int:
+        """How many log weights a step has."""
+        return self.kinds * (2 * self.kinds + self.states)
+
+    def shapes(self, batch: int) -> tuple[tuple[int, ...], ...]:
+        """Of a batch of charts: columns, log alpha, log total, mass, floor, and what is lost."""
+        each = (batch, self.times, self.kinds)
+        masses = (batch, self.times, self.band + 1, self.kinds) if self.band else (batch, 0, 0, 0)
+        return (batch, self.size), each, each, masses, each, (batch, self.kinds + 1)
+
 
 @functools.lru_cache(maxsize=256)
 def layout(states: int, symbols: int, times: int, band: int) -> Layout:
     """The layout of a chart; the places of columns do not depend on `times`."""
+    if not all(type(number) is int for number in (states, symbols, times, band)):
+        raise NdstackError(f"a chart of sizes {[states, symbols, times, band]} given, expected whole numbers")
     kinds = states * symbols
     times = 4 * ((times + 3) // 4)
     group = np.arange(times, dtype=np.int64) // 4

@@ -1,11 +1,12 @@
 """An LSTM controller's weights, and what whole-sequence operations with one have in common."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ndstack.kernels import lstm_cell
+from ndstack.kernels.addresses import array
 
 
 class LSTMWeights(NamedTuple):
@@ -25,6 +26,12 @@ class LSTMWeights(NamedTuple):
 
     control_bias: Tensor
     """[C]."""
+
+    def arrays(self, dtype: torch.dtype, units: int, reading: int, controls: int) -> tuple[Any, ...]:
+        """For compiled code, matrices transposed; an error unless they are of these sizes."""
+        sizes = (reading, 4 * units), (units, 4 * units), (units, controls)
+        turned = [array(matrix.t(), dtype, *size) for matrix, size in zip(self[:3], sizes, strict=True)]
+        return *turned, array(self.control_bias, dtype, controls)
 
 
 def cell(

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndstack.kernels.rows import compilable, refuse_second_derivatives
+from ndstack.kernels.addresses import KIND, address, optional, room
+from ndstack.kernels.rows import compilable, in_own_precision, refuse_second_derivatives
 
 
 def cell(
@@ -24,7 +25,12 @@ def cell(
         by_x, by_hidden: [4H, I] and [4H, H].
     """
     inputs = (gates, x, hidden, memory, by_x, by_hidden)
-    if compilable(gates) and all(tensor.dtype == gates.dtype and tensor.is_cpu for tensor in inputs):
+    if any(tensor.dtype != memory.dtype for tensor in inputs):
+        widest = functools.reduce(torch.promote_types, (tensor.dtype for tensor in inputs))
+        gates, x, hidden = gates.to(widest), x.to(widest), hidden.to(widest)
+        memory, by_x, by_hidden = memory.to(widest), by_x.to(widest), by_hidden.to(widest)
+        inputs = (gates, x, hidden, memory, by_x, by_hidden)
+    if compilable(gates) and all(tensor.is_cpu for tensor in inputs):
         result: tuple[Tensor, Tensor] = _Cell.apply(*inputs)  # type: ignore[no-untyped-call]
         return result
     gates = torch.addmm(torch.addmm(gates, x, by_x.t()), hidden, by_hidden.t())
@@ -35,6 +41,7 @@ def cell(
 
 class _Cell(torch.autograd.Function):
     @staticmethod
+    @in_own_precision
     def forward(
         ctx: Any, added: Tensor, x: Tensor, hidden: Tensor, before: Tensor, by_x: Tensor, by_hidden: Tensor
     ) -> tuple[Tensor, Tensor]:
@@ -46,6 +53,7 @@ class _Cell(torch.autograd.Function):
         return shown, memory
 
     @staticmethod
+    @in_own_precision
     def backward(ctx: Any, grad_hidden: Tensor | None, grad_memory: Tensor | None) -> Any:
         refuse_second_derivatives()
         grads = retreat(ctx.saved_tensors, grad_hidden, grad_memory, ctx.needs_input_grad)
@@ -57,11 +65,11 @@ def advance(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The activated gates, h_t and c_t; arguments as for `cell`, c_{t-1} contiguous."""
     gates = torch.addmm(added, x, by_x.t()).addmm_(hidden, by_hidden.t())
-    memory, shown = torch.empty_like(before), torch.empty_like(before)
-    compiled, kinds = _compiled()
-    compiled.activate(
-        kinds[before.dtype], *before.shape,
-        gates.data_ptr(), before.data_ptr(), memory.data_ptr(), shown.data_ptr(),
+    (batch, units), dtype = before.shape, before.dtype
+    memory, shown = room(dtype, batch, units), room(dtype, batch, units)
+    _compiled().activate(
+        KIND[dtype], batch, units, address(gates, dtype, batch, 4 * units),
+        *(address(tensor, dtype, batch, units) for tensor in (before, memory, shown)),
     )  # fmt: skip
     return gates, shown, memory
 
@@ -80,13 +88,14 @@ def retreat(
         The derivatives by the arguments of `advance`, that by `added` for each row.
     """
     gates, x, hidden, before, memory, by_x, by_hidden = saved
-    grad_gates, grad_before = torch.empty_like(gates), torch.empty_like(before)
+    (batch, units), dtype = before.shape, before.dtype
+    grad_gates, grad_before = room(dtype, batch, 4 * units), room(dtype, batch, units)
     given = [None if grad is None else grad.contiguous() for grad in (grad_hidden, grad_memory)]
-    compiled, kinds = _compiled()
-    compiled.activate_backward(
-        kinds[before.dtype], *before.shape, gates.data_ptr(), before.data_ptr(), memory.data_ptr(),
-        *(0 if grad is None else grad.data_ptr() for grad in given),
-        grad_gates.data_ptr(), grad_before.data_ptr(),
+    _compiled().activate_backward(
+        KIND[dtype], batch, units, address(gates, dtype, batch, 4 * units),
+        *(address(tensor, dtype, batch, units) for tensor in (before, memory)),
+        *(optional(grad, dtype, batch, units) for grad in given),
+        address(grad_gates, dtype, batch, 4 * units), address(grad_before, dtype, batch, units),
     )  # fmt: skip
     turned = grad_gates.t()
     return (
@@ -100,7 +109,6 @@ def retreat(
 
 
 @functools.cache
-def _compiled() -> tuple[Any, Any]:
-    """The compiled part and its kinds of numbers, loaded when first needed."""
-    kinds = importlib.import_module("ndstack.kernels.memory_numba").KIND
-    return importlib.import_module("ndstack.kernels.lstm_cell_numba"), kinds
+def _compiled() -> Any:
+    """The compiled part, loaded when first needed."""
+    return importlib.import_module("ndstack.kernels.lstm_cell_numba")

@@ -7,13 +7,8 @@ does not notice; a single step of a small stack would spend most of its time on 
 from typing import Any
 
 import numba
-import numpy as np
-import torch
 from numba.core import types
 from numba.extending import intrinsic
-
-KIND = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
-"""A number of the type to be found at an address, for each dtype that compiled code takes."""
 
 
 @intrinsic

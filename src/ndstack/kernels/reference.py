@@ -57,7 +57,7 @@ class Chart:
         """The chart at time 0, for actions like `like`, [B, n, Q, S, Q].
 
         Args:
-            bottom: [m], the semiring value of the bottom vector, or None without vectors.
+            bottom: [m] or [B, m], the semiring value of the bottom vector, or None without vectors.
         """
         batch, _, states, symbols, _ = like.shape
         kinds = (states, symbols)
@@ -227,7 +227,7 @@ class Stepper:
 
     Args:
         like: [B, n, Q, S, Q], for sizes, dtype and device.
-        bottom: [m], the vector of the initial bottom symbol, or None without vectors.
+        bottom: [m] or [B, m], the vector of the initial bottom symbol, or None without vectors.
         window, bottom_fix, semiring: see `run`.
     """
 
@@ -286,7 +286,7 @@ def run(
         replace: [B, n, Q, S, Q, S].
         pop: [B, n, Q, S, Q].
         vectors: [B, n, m], pushed vectors.
-        bottom: [m], the vector of the initial bottom symbol; the semiring's zero if not given.
+        bottom: [m] or [B, m], the vector of the initial bottom symbol; the semiring's zero if not given.
         window: the largest t - i for which gamma[i -> t] is kept.
         bottom_fix: whether the initial bottom symbol can be replaced and uncovered (chapter 8).
         semiring: where to add and multiply.
@@ -307,8 +307,10 @@ class _BottomLink(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, link: Tensor, bottom: Tensor) -> Tensor:
+        ctx.shared = bottom.dim() == 1
         return link.view_as(link)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        return None, grads[0][:, 0, 0, 0, 0, 0, 0].sum(0)
+        each = grads[0][:, 0, 0, 0, 0, 0, 0]
+        return None, each.sum(0) if ctx.shared else each

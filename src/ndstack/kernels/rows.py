@@ -5,15 +5,19 @@ only: nothing is left that could spin beside torch's own threads or be lost in a
 many as torch would use, `torch.set_num_threads` sets both.
 """
 
+import functools
 import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
+from ndstack.kernels.tracing import transformed
+
+Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
 
 _WORTH_A_THREAD = 4_000_000
 
@@ -38,27 +42,18 @@ def over_rows(kernel: Callable[..., None], rows: int, cost: int, *arguments: Any
             call.result()
 
 
-def as_array(tensor: Tensor) -> Any:
-    """The numbers of a CPU tensor as a contiguous numpy array: its own, if it is contiguous."""
-    return tensor.detach().contiguous().numpy()
-
-
 def with_stride(tensor: Tensor) -> Tensor:
     """The same numbers, each row in one piece, the rows not necessarily one after the other."""
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
-def locate(tensor: Tensor | None) -> tuple[int, int]:
-    """The address of a tensor and the stride between its rows; zeros for None."""
-    return (0, 0) if tensor is None else (tensor.data_ptr(), tensor.stride(0))
-
-
 def compilable(tensor: Tensor) -> bool:
-    """Whether compiled code can take it; torch.compile must trace the plain version instead."""
+    """Whether compiled code can take it; tracers and transforms must have the plain version instead."""
     return (
         tensor.is_cpu
         and (tensor.dtype is torch.float32 or tensor.dtype is torch.float64)
         and not torch.compiler.is_compiling()
+        and not transformed()
     )
 
 
@@ -70,7 +65,17 @@ def refuse_second_derivatives() -> None:
         )
 
 
-def check_state(fits: bool) -> None:
-    """Compiled code trusts sizes, so a state of other sizes must not get that far."""
-    if not fits:
-        raise NdstackError("the state belongs to a stack of other sizes; use start() of this one")
+def in_own_precision(function: Wrapped) -> Wrapped:
+    """Let a function compute in the dtypes that it is given, in a region of `torch.autocast` too.
+
+    Autocast would hand it products in bfloat16, which compiled code cannot read.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        if not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
+            return function(*arguments, **options)
+        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+            return function(*arguments, **options)
+
+    return wrapped  # type: ignore[return-value]

@@ -12,13 +12,14 @@ the element that stands on (i, a) was pushed at time i + 1, and replacing keeps 
 The precision guard: a sequence whose float32 chart may have lost runs to underflow, or whose
 gradient is not finite, is computed again in float64, and if that is not enough, in log space by
 the reference. Where no run survives a step, p and the attention are 0 from there on, with zero
-gradients.
+gradients. Sequences with weights that are nan or +inf are no business of the guard (see `spoiled`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,6 +27,8 @@ from torch import Tensor
 
 from ndstack.kernels import reference
 from ndstack.kernels.rows import refuse_second_derivatives
+from ndstack.kernels.spoiled import mark, spoiled_steps, withhold
+from ndstack.kernels.tracing import refuse_transforms
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +54,9 @@ class Setting:
     strict: bool = False
 
 
+Compute = Callable[[Tensor, Setting], tuple[Tensor, Tensor]]
+
+
 def action_sizes(states: int, symbols: int) -> list[int]:
     """How many weights of push, replace and pop a step has."""
     kinds = states * symbols
@@ -63,8 +69,29 @@ def scan(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
     Args:
         actions: [B, n, A], log weights of push [K * K], replace [K * K] and pop [K * Q].
     """
+    refuse_transforms()
     if setting.backend == "reference" or 0 in actions.shape[:2]:
         return in_log_space(actions, setting)
+    return _unspoiled(_guarded, actions, setting)
+
+
+def in_log_space(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
+    """`scan` by the reference, in float64 whatever is given: a logarithm takes digits from its number."""
+    reading, attention = _unspoiled(_in_log_space, actions.double(), setting)
+    return reading.to(actions.dtype), attention.to(actions.dtype)
+
+
+def _unspoiled(compute: Compute, actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
+    """What `compute` says of steps that have a meaning, nan elsewhere (see `spoiled`)."""
+    spoiled = spoiled_steps(actions)
+    if spoiled is None:
+        return compute(actions, setting)
+    reading, attention = compute(withhold(actions, spoiled), setting)
+    return mark(reading, spoiled), mark(attention, spoiled) if setting.attend else attention
+
+
+def _guarded(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
+    """By a fast backend, and in a wider format where that is not to be trusted."""
     sure: list[Tensor] = []
     fast: Any = _Fast.apply
     reading, attention = fast(actions, setting, sure)
@@ -77,25 +104,29 @@ def scan(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
     return reading, attention.index_copy(0, rows, better[1]) if setting.attend else attention
 
 
-def in_log_space(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
-    """`scan` by the reference."""
+def _in_log_space(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
+    """By the reference."""
     kinds = (setting.states, setting.symbols)
     batch, steps = actions.shape[:2]
     if batch == 0 or steps == 0:
         shape = (batch, steps, math.prod(kinds))
         return actions.new_zeros(shape), actions.new_zeros(*shape, steps + 1)
-    push, replace, pop = torch.split(actions, action_sizes(*kinds), -1)
-    weights = reference.run(
-        push.reshape(batch, steps, *kinds, *kinds),
-        replace.reshape(batch, steps, *kinds, *kinds),
-        pop.reshape(batch, steps, *kinds, setting.states),
-        window=setting.window,
-        bottom_fix=setting.bottom_fix,
-    )
+    weights = reference.run(*shaped(actions, setting), window=setting.window, bottom_fix=setting.bottom_fix)
     alpha, places = weights.alpha.flatten(2), weights.places.flatten(2, 3)
     total = log_sum(alpha).unsqueeze(-1)
     attention = quotient(places, alpha.unsqueeze(-1)) if setting.attend else actions.new_zeros(0)
     return quotient(alpha, total), attention
+
+
+def shaped(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor, Tensor]:
+    """push and replace [B, n, Q, S, Q, S], and pop [B, n, Q, S, Q]."""
+    kinds, leading = (setting.states, setting.symbols), actions.shape[:2]
+    push, replace, pop = torch.split(actions, action_sizes(*kinds), -1)
+    return (
+        push.reshape(*leading, *kinds, *kinds),
+        replace.reshape(*leading, *kinds, *kinds),
+        pop.reshape(*leading, *kinds, setting.states),
+    )
 
 
 def log_sum(x: Tensor) -> Tensor:
@@ -137,11 +168,20 @@ class _Fast(torch.autograd.Function):
         shown = torch.zeros_like(reading) if received[0] is None else received[0]
         weights = received[1] if ctx.setting.attend else None
         outputs = (reading, attention)
-        result = ctx.backend.gradient(ctx.chart, ctx.setting, actions, outputs, (shown, weights), ctx.ok)
-        rows = (~result.isfinite().flatten(1).all(1)).nonzero().squeeze(-1)
+        known = _finite(shown) if weights is None else _finite(shown) & _finite(weights)
+        sure = ctx.ok & known
+        result = ctx.backend.gradient(ctx.chart, ctx.setting, actions, outputs, (shown, weights), sure)
+        rows = (known & ~_finite(result)).nonzero().squeeze(-1)
+        if not known.all():  # nothing follows from derivatives that are not numbers
+            result[~known] = math.nan
         if len(rows):
             result[rows] = _again(ctx.setting, rows, actions, shown, weights)
         return result, None, None
+
+
+def _finite(tensor: Tensor) -> Tensor:
+    """Which sequences of a batch have finite numbers only, [B]."""
+    return tensor.isfinite().flatten(1).all(1)
 
 
 def _again(setting: Setting, rows: Tensor, actions: Tensor, shown: Tensor, weights: Tensor | None) -> Tensor:

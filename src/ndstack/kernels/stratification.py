@@ -105,7 +105,12 @@ def scan(
         strengths = update(strengths, push[:, t], pop[:, t])
         later = n - t - 1
         weights.append(torch.nn.functional.pad(reading_weights(strengths), (0, later)))
-    return torch.stack(weights, dim=1) @ vectors, strengths
+    readings = torch.stack(weights, dim=1) @ vectors
+    if not bool(vectors.isfinite().all()):  # 0 nan is nan, but not for elements that are yet to come
+        first = vectors.shape[1] - n
+        known = [vectors[:, : first + t + 1] for t in range(n)]
+        readings = torch.cat([w[:, None, : v.shape[1]] @ v for w, v in zip(weights, known, strict=True)], 1)
+    return readings, strengths
 
 
 def _above(strengths: Tensor) -> Tensor:

@@ -7,16 +7,19 @@ from torch import Tensor
 
 from ndstack.kernels import stratification_numba as compiled
 from ndstack.kernels import stratification_step_numba as single
-from ndstack.kernels.driving import Gradients, Saved
-from ndstack.kernels.memory_numba import KIND
-from ndstack.kernels.rows import (
-    as_array,
-    check_state,
-    locate,
-    over_rows,
-    refuse_second_derivatives,
-    with_stride,
+from ndstack.kernels.addresses import (
+    KIND,
+    address,
+    array,
+    optional,
+    optional_rows,
+    room,
+    rows,
+    written,
+    zeros,
 )
+from ndstack.kernels.driving import Gradients, Saved
+from ndstack.kernels.rows import over_rows, refuse_second_derivatives, with_stride
 
 
 def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -28,14 +31,13 @@ def forward_drive(
     elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, limit: int
 ) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.driving.Kernel` wants it; there is no limit."""
-    batch, k, width = elements.shape
-    check_state(bias.shape[0] == 1 + width)
-    new = elements.new_empty((batch, k + 1, width))
-    reading = elements.new_empty((batch, width - 1))
+    (batch, k, width), dtype, units = elements.shape, elements.dtype, hidden.shape[1]
+    new, reading = room(dtype, batch, k + 1, width), room(dtype, batch, width - 1)
     single.drive(
-        KIND[elements.dtype], batch, k, width - 1, elements.data_ptr(),
-        *locate(hidden), hidden.shape[1], weight.data_ptr(), bias.data_ptr(),
-        reading.data_ptr(), new.data_ptr(),
+        KIND[dtype], batch, k, width - 1, address(elements, dtype, batch, k, width),
+        *rows(hidden, dtype, batch, units), units,
+        address(weight, dtype, 1 + width, units), address(bias, dtype, 1 + width),
+        address(reading, dtype, batch, width - 1), address(new, dtype, batch, k + 1, width),
     )  # fmt: skip
     return reading, new
 
@@ -43,18 +45,16 @@ def forward_drive(
 def backward_drive(saved: Saved, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
     """As `ndstack.kernels.driving.Kernel` wants it."""
     elements, hidden, weight, bias, new = saved
-    batch, k, width = elements.shape
-    grads = (
-        torch.empty_like(elements),
-        torch.empty_like(hidden),
-        torch.empty_like(weight),
-        torch.empty_like(bias),
-    )
+    (batch, k, width), dtype, units = elements.shape, elements.dtype, hidden.shape[1]
+    given = ((batch, k, width), (batch, units), (1 + width, units), (1 + width,))
+    grads = room(dtype, *given[0]), room(dtype, *given[1]), room(dtype, *given[2]), room(dtype, *given[3])
+    after = (batch, k + 1, width)
     single.drive_backward(
-        KIND[elements.dtype], batch, k, width - 1, elements.data_ptr(),
-        *locate(hidden), hidden.shape[1], weight.data_ptr(), bias.data_ptr(), new.data_ptr(),
-        *locate(grad_reading), locate(grad_new)[0],
-        grads[0].data_ptr(), grads[1].data_ptr(), grads[2].data_ptr(), grads[3].data_ptr(),
+        KIND[dtype], batch, k, width - 1, address(elements, dtype, *given[0]),
+        *rows(hidden, dtype, *given[1]), units,
+        address(weight, dtype, *given[2]), address(bias, dtype, *given[3]), address(new, dtype, *after),
+        *optional_rows(grad_reading, dtype, batch, width - 1), optional(grad_new, dtype, *after),
+        *(address(grad, dtype, *shape) for grad, shape in zip(grads, given, strict=True)),
     )  # fmt: skip
     return grads
 
@@ -69,15 +69,15 @@ class _Scan(torch.autograd.Function):
     def forward(
         ctx: Any, strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool
     ) -> tuple[Tensor, Tensor]:
-        (rows, n, _), (_, total, m) = actions.shape, vectors.shape
-        readings, final = vectors.new_empty(rows, n, m), vectors.new_empty(rows, total)
-        weights = vectors.new_empty(rows, n, 2)
-        parents = torch.empty(rows, total, dtype=torch.int32)
-        kept, befores = vectors.new_empty(rows, total), vectors.new_empty(rows, n)
+        (lines, total, m), n, dtype = vectors.shape, actions.shape[1], vectors.dtype
+        readings, final = room(dtype, lines, n, m), room(dtype, lines, total)
+        weights, parents = room(dtype, lines, n, 2), room(torch.int32, lines, total)
+        kept, befores = room(dtype, lines, total), room(dtype, lines, n)
         outputs = (weights, readings, final, parents, kept, befores)
         over_rows(
-            compiled.scan, rows, n * m * 8, as_array(strengths), as_array(actions),
-            as_array(vectors), logits, *map(as_array, outputs),
+            compiled.scan, lines, n * m * 8, array(strengths, dtype, lines, total - n),
+            array(actions, dtype, lines, n, 2), array(vectors, dtype, lines, total, m), logits,
+            *(written(tensor, tensor.dtype, *tensor.shape) for tensor in outputs),
         )  # fmt: skip
         ctx.save_for_backward(weights, vectors, parents, kept, befores)
         ctx.logits = logits
@@ -87,13 +87,17 @@ class _Scan(torch.autograd.Function):
     def backward(ctx: Any, grad_readings: Tensor, grad_final: Tensor) -> Any:
         refuse_second_derivatives()
         weights, vectors, *record = ctx.saved_tensors
-        (rows, n, _), (_, total, m) = weights.shape, vectors.shape
-        grad_strengths, grad_actions = weights.new_empty(rows, total - n), torch.empty_like(weights)
-        grad_vectors = vectors.new_zeros(vectors.shape)
+        (lines, n, _), (_, total, m), dtype = weights.shape, vectors.shape, vectors.dtype
+        grad_strengths, grad_actions = room(dtype, lines, total - n), room(dtype, lines, n, 2)
+        grad_vectors = zeros(dtype, lines, total, m)
         over_rows(
-            compiled.scan_backward, rows, n * m * 16, as_array(weights), as_array(vectors),
-            ctx.logits, *map(as_array, record), as_array(grad_readings), as_array(grad_final),
-            as_array(grad_strengths), as_array(grad_actions), as_array(grad_vectors),
+            compiled.scan_backward, lines, n * m * 16,
+            array(weights, dtype, lines, n, 2), array(vectors, dtype, lines, total, m), ctx.logits,
+            array(record[0], torch.int32, lines, total), array(record[1], dtype, lines, total),
+            array(record[2], dtype, lines, n),
+            array(grad_readings, dtype, lines, n, m), array(grad_final, dtype, lines, total),
+            written(grad_strengths, dtype, lines, total - n), written(grad_actions, dtype, lines, n, 2),
+            written(grad_vectors, dtype, lines, total, m),
         )  # fmt: skip
         return grad_strengths, grad_actions, grad_vectors, None
 
@@ -103,13 +107,12 @@ class _Step(torch.autograd.Function):
     def forward(ctx: Any, elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
         elements, actions = elements.contiguous(), with_stride(actions)
         vectors = with_stride(vectors)
-        batch, k, width = elements.shape
-        check_state(vectors.shape[1] == width - 1)
-        new = elements.new_empty((batch, k + 1, width))
-        reading = elements.new_empty((batch, width - 1))
+        (batch, k, width), dtype = elements.shape, elements.dtype
+        new, reading = room(dtype, batch, k + 1, width), room(dtype, batch, width - 1)
         single.step(
-            KIND[elements.dtype], batch, k, width - 1, elements.data_ptr(),
-            *locate(actions), *locate(vectors), reading.data_ptr(), new.data_ptr(),
+            KIND[dtype], batch, k, width - 1, address(elements, dtype, batch, k, width),
+            *rows(actions, dtype, batch, 2), *rows(vectors, dtype, batch, width - 1),
+            address(reading, dtype, batch, width - 1), address(new, dtype, batch, k + 1, width),
         )  # fmt: skip
         ctx.save_for_backward(elements, actions, new)
         ctx.set_materialize_grads(False)
@@ -119,16 +122,17 @@ class _Step(torch.autograd.Function):
     def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
         refuse_second_derivatives()
         elements, actions, new = ctx.saved_tensors
-        batch, k, width = elements.shape
-        shapes = (elements.shape, actions.shape, (batch, width - 1))
-        grads = [elements.new_empty(shape) for shape in shapes]
+        (batch, k, width), dtype = elements.shape, elements.dtype
+        shapes, after = ((batch, k, width), (batch, 2), (batch, width - 1)), (batch, k + 1, width)
+        grads = [room(dtype, *shape) for shape in shapes]
         if grad_reading is not None:
             grad_reading = with_stride(grad_reading)
         if grad_new is not None:
             grad_new = grad_new.contiguous()
         single.step_backward(
-            KIND[elements.dtype], batch, k, width - 1, elements.data_ptr(),
-            *locate(actions), new.data_ptr(), *locate(grad_reading), locate(grad_new)[0],
-            grads[0].data_ptr(), grads[1].data_ptr(), grads[2].data_ptr(),
+            KIND[dtype], batch, k, width - 1, address(elements, dtype, *shapes[0]),
+            *rows(actions, dtype, *shapes[1]), address(new, dtype, *after),
+            *optional_rows(grad_reading, dtype, *shapes[2]), optional(grad_new, dtype, *after),
+            *(address(grad, dtype, *shape) for grad, shape in zip(grads, shapes, strict=True)),
         )  # fmt: skip
         return tuple(grads)

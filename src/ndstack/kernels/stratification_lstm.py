@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from ndstack.kernels import stratification_lstm_numba as compiled
+from ndstack.kernels.addresses import array, room, written, zeros
 from ndstack.kernels.lstm import LSTMWeights, weight_gradients
-from ndstack.kernels.rows import as_array, check_state, over_rows, refuse_second_derivatives
+from ndstack.kernels.rows import in_own_precision, over_rows, refuse_second_derivatives
 
 
 def run(
@@ -32,7 +33,6 @@ def run(
         The hidden states [B, n, H], the readings [B, n, m], the last memory [B, H] and the last
         elements [B, k+n, 1+m].
     """
-    check_state(weights.control_bias.shape[0] == 1 + elements.shape[2])
     all_hidden, readings, last, strengths, vectors = _Run.apply(  # type: ignore[no-untyped-call]
         inputs, *weights, hidden, memory, reading, elements[:, :, 0], elements[:, :, 1:]
     )
@@ -43,21 +43,22 @@ class _Run(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         own, (hidden, memory, reading, strengths, given) = LSTMWeights(*rest[:4]), rest[4:]
-        (batch, n, _), units, (_, start, m) = inputs.shape, hidden.shape[1], given.shape
-        new = inputs.new_empty
-        gates, memories, all_hidden = new(inputs.shape), new(batch, n, units), new(batch, n, units)
-        readings, weights, befores = new(batch, n, m), new(batch, n, 2), new(batch, n)
-        vectors = torch.cat([given, readings], dim=1)
-        final, kept = new(batch, start + n), new(batch, start + n)
-        parents = torch.empty(batch, start + n, dtype=torch.int32)
+        (batch, start, m), n, units, dtype = given.shape, inputs.shape[1], hidden.shape[1], inputs.dtype
+        sizes = (4 * units, units, units, m, 2)
+        gates, memories, all_hidden, readings, weights = (room(dtype, batch, n, size) for size in sizes)
+        vectors, befores = zeros(dtype, batch, start + n, m), room(dtype, batch, n)
+        vectors[:, :start] = given
+        final, kept = room(dtype, batch, start + n), room(dtype, batch, start + n)
+        parents = room(torch.int32, batch, start + n)
         outputs = (
             gates, memories, all_hidden, readings, weights, vectors, final, parents, kept, befores,
         )  # fmt: skip
         over_rows(
             compiled.forward, batch, n * inputs.shape[2] * 2 * units,
-            as_array(inputs), *(as_array(weight.t()) for weight in own[:3]), as_array(own.control_bias),
-            as_array(hidden), as_array(memory), as_array(reading), as_array(strengths),
-            *map(as_array, outputs),
+            array(inputs, dtype, batch, n, 4 * units), *own.arrays(dtype, units, m, 2 + m),
+            array(hidden, dtype, batch, units), array(memory, dtype, batch, units),
+            array(reading, dtype, batch, m), array(strengths, dtype, batch, start),
+            *(written(tensor, tensor.dtype, *tensor.shape) for tensor in outputs),
         )  # fmt: skip
         ctx.save_for_backward(
             *own[:3], hidden, memory, reading,
@@ -66,6 +67,7 @@ class _Run(torch.autograd.Function):
         return all_hidden, readings, memories[:, -1].clone(), final, vectors
 
     @staticmethod
+    @in_own_precision
     def backward(
         ctx: Any,
         grad_hidden: Tensor,
@@ -79,19 +81,26 @@ class _Run(torch.autograd.Function):
             reading_weight, hidden_weight, control_weight, hidden, memory, reading,
             gates, memories, all_hidden, readings, weights, vectors, parents, kept, befores,
         ) = ctx.saved_tensors  # fmt: skip
-        (batch, n, _), start = weights.shape, vectors.shape[1] - weights.shape[1]
-        new = gates.new_empty
-        grad_gates, grad_controls = new(gates.shape), new(batch, n, control_weight.shape[0])
-        grads = new(hidden.shape), new(memory.shape), new(reading.shape), new(batch, start)
-        grad_vectors = grad_given_back.clone(memory_format=torch.contiguous_format)
+        (batch, total, m), n, units, dtype = vectors.shape, weights.shape[1], hidden.shape[1], gates.dtype
+        start, each = total - n, (dtype, batch, n)
+        grad_gates, grad_controls = room(*each, 4 * units), room(*each, 2 + m)
+        begun = ((batch, units), (batch, units), (batch, m), (batch, start))
+        grads = [room(dtype, *shape) for shape in begun]
+        grad_vectors = zeros(dtype, batch, total, m)
+        grad_vectors += grad_given_back
+        sizes = (m, 4 * units), (units, 4 * units), (units, 2 + m)
+        layers = zip((reading_weight, hidden_weight, control_weight), sizes, strict=True)
         over_rows(
-            compiled.backward, batch, 2 * n * gates.shape[2] * 2 * hidden.shape[1],
-            *(as_array(weight.t()) for weight in (reading_weight, hidden_weight, control_weight)),
-            as_array(memory), as_array(gates), as_array(memories), as_array(weights),
-            as_array(vectors), as_array(parents), as_array(kept), as_array(befores),
-            as_array(grad_hidden), as_array(grad_readings), as_array(grad_memory),
-            as_array(grad_final), as_array(grad_gates), as_array(grad_controls),
-            *map(as_array, grads), as_array(grad_vectors),
+            compiled.backward, batch, 2 * n * gates.shape[2] * 2 * units,
+            *(array(weight.t(), dtype, *size) for weight, size in layers),
+            array(memory, dtype, batch, units), array(gates, *each, 4 * units),
+            array(memories, *each, units), array(weights, *each, 2), array(vectors, dtype, batch, total, m),
+            array(parents, torch.int32, batch, total), array(kept, dtype, batch, total),
+            array(befores, *each), array(grad_hidden, *each, units), array(grad_readings, *each, m),
+            array(grad_memory, dtype, batch, units), array(grad_final, dtype, batch, total),
+            written(grad_gates, *each, 4 * units), written(grad_controls, *each, 2 + m),
+            *(written(grad, dtype, *shape) for grad, shape in zip(grads, begun, strict=True)),
+            written(grad_vectors, dtype, batch, total, m),
         )  # fmt: skip
         grad_weights = weight_gradients(grad_gates, grad_controls, (reading, readings), (hidden, all_hidden))
         return grad_gates, *grad_weights, *grads, grad_vectors[:, :start]

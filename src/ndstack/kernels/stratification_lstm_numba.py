@@ -9,13 +9,18 @@ import numpy as np
 from ndstack.compiling import compiler
 from ndstack.kernels.lstm_numba import drive, drive_backward
 from ndstack.kernels.stratification_numba import (
+    _add_to_base,
+    _begin,
+    _known,
     _load,
+    _meaningful,
     _pop,
     _pop_backward,
     _read,
     _read_backward,
     _sigmoid,
     _squashed,
+    _unload,
 )
 
 _compiled = compiler(nogil=True)
@@ -37,10 +42,12 @@ def forward(  # type: ignore[no-untyped-def]
     start, n = strengths.shape[1], inputs.shape[1]
     layers = reading_weight, hidden_weight, control_weight, control_bias
     controls = np.empty(control_bias.size, inputs.dtype)
+    base = np.empty(vectors.shape[2], vectors.dtype)
     for row in range(first, last):
         before = start_hidden[row], start_memory[row], start_reading[row]
         parent, strength = parents[row], kept[row]
         top = _load(strengths[row], parent, strength)
+        clean = _begin(strengths[row], vectors[row], base)
         for t in range(n):
             drive(
                 t, layers, before, inputs[row], gates[row], memory[row], hidden[row], readings[row], controls
@@ -52,11 +59,12 @@ def forward(  # type: ignore[no-untyped-def]
             top, befores[row, t] = _pop(weights[row, t, 1], top, parent, strength)
             parent[i], strength[i] = top, weights[row, t, 0]
             top = i
-            _read(top, parent, strength, vectors[row], readings[row, t])
-        final[row] = 0
-        while top >= 0:
-            final[row, top] = strength[top]
-            top = parent[top]
+            _add_to_base(vectors[row, i], base)
+            if not _known(weights[row, t]):
+                clean = False
+                base[:] = np.nan
+            _read(top, parent, strength, vectors[row], base, readings[row, t])
+        _unload(top, parent, strength, clean, final[row])
 
 
 @_compiled
@@ -77,6 +85,12 @@ def backward(  # type: ignore[no-untyped-def]
     grad_reading = np.empty(m, gates.dtype)
     layers = reading_weight, hidden_weight, control_weight
     for row in range(first, last):
+        if not _meaningful(weights[row], vectors[row], kept[row]):
+            for part in (grad_gates, grad_controls, grad_vectors):
+                part[row] = np.nan
+            for part in (grad_start_hidden, grad_start_memory, grad_start_reading, grad_strengths):
+                part[row] = np.nan
+            continue
         parent = parents[row]
         strength[:] = kept[row]
         grad[:] = grad_final[row]

@@ -8,6 +8,10 @@ time, but for the elements within the top slice of thickness 1 that each reading
 
 At a tie max(0, x) has derivative 0 and min(a, b) gives half to each, as `torch.relu` and
 `torch.minimum` do.
+
+Elements that no longer count are passed over. By the equations they count with weight 0, which matters where
+a number has no meaning: 0 nan is nan. So what the elements so far contribute in this way is kept beside them,
+`base`, and an action that is nan makes all of it nan, and all strengths.
 """
 
 import numpy as np
@@ -20,11 +24,36 @@ _compiled = compiler(nogil=True)
 
 
 @_compiled
-def _read(top, parent, strength, vectors, reading):  # type: ignore[no-untyped-def]
+def _add_to_base(vector, base):  # type: ignore[no-untyped-def]
+    """base += 0 v: nan where v is not finite."""
+    for j in range(base.size):
+        base[j] += 0 * vector[j]
+
+
+@_compiled
+def _finite(values):  # type: ignore[no-untyped-def]
+    """Whether all numbers of an array of one dimension are finite."""
+    found = True
+    for j in range(values.size):
+        found &= abs(values[j]) < np.inf
+    return found
+
+
+@_compiled
+def _known(values):  # type: ignore[no-untyped-def]
+    """Whether no number of an array of one dimension is nan."""
+    found = True
+    for j in range(values.size):
+        found &= values[j] == values[j]
+    return found
+
+
+@_compiled
+def _read(top, parent, strength, vectors, base, reading):  # type: ignore[no-untyped-def]
     """r = sum_i min(s[i], max(0, 1 - sum_{j>i} s[j])) v[i], from the top down."""
     one = strength.dtype.type(1)
     above = strength.dtype.type(0)
-    reading[:] = 0
+    reading[:] = base
     i = top
     while i >= 0 and above < one:
         weight = min(strength[i], one - above)
@@ -115,6 +144,38 @@ def _load(strengths, parent, strength):  # type: ignore[no-untyped-def]
 
 
 @_compiled
+def _begin(strengths, vectors, base):  # type: ignore[no-untyped-def]
+    """The base of the elements to start from; returns whether their strengths have a meaning."""
+    base[:] = 0
+    for i in range(strengths.size):
+        _add_to_base(vectors[i], base)
+    clean = _known(strengths)
+    if not clean:
+        base[:] = np.nan
+    return clean
+
+
+@_compiled
+def _unload(top, parent, strength, clean, final):  # type: ignore[no-untyped-def]
+    """The strengths of all elements, in the end."""
+    final[:] = 0 if clean else np.nan
+    while top >= 0 and clean:
+        final[top] = strength[top]
+        top = parent[top]
+
+
+@_compiled
+def _meaningful(weights, vectors, kept):  # type: ignore[no-untyped-def]
+    """Whether all numbers of a row have a meaning, so that it has derivatives."""
+    found = _known(kept)
+    for t in range(weights.shape[0]):
+        found &= _known(weights[t])
+    for i in range(vectors.shape[0]):
+        found &= _finite(vectors[i])
+    return found
+
+
+@_compiled
 def _sigmoid(x):  # type: ignore[no-untyped-def]
     one = type(x)(1)
     return one / (one + np.exp(-x))
@@ -131,9 +192,11 @@ def scan(  # type: ignore[no-untyped-def]
     readings [N, n, m], final, parents and kept [N, k+n], befores [N, n].
     """
     start, n = strengths.shape[1], actions.shape[1]
+    base = np.empty(vectors.shape[2], vectors.dtype)
     for row in range(first, last):
         parent, strength = parents[row], kept[row]
         top = _load(strengths[row], parent, strength)
+        clean = _begin(strengths[row], vectors[row], base)
         for t in range(n):
             for a in range(2):
                 action = actions[row, t, a]
@@ -142,11 +205,12 @@ def scan(  # type: ignore[no-untyped-def]
             i = start + t
             parent[i], strength[i] = top, weights[row, t, 0]
             top = i
-            _read(top, parent, strength, vectors[row], readings[row, t])
-        final[row] = 0
-        while top >= 0:
-            final[row, top] = strength[top]
-            top = parent[top]
+            _add_to_base(vectors[row, i], base)
+            if not _known(weights[row, t]):
+                clean = False
+                base[:] = np.nan
+            _read(top, parent, strength, vectors[row], base, readings[row, t])
+        _unload(top, parent, strength, clean, final[row])
 
 
 @_compiled
@@ -160,6 +224,11 @@ def scan_backward(  # type: ignore[no-untyped-def]
     strength = np.empty(start + n, vectors.dtype)
     grad = np.empty(start + n, vectors.dtype)
     for row in range(first, last):
+        if not _meaningful(weights[row], vectors[row], kept[row]):
+            grad_actions[row] = np.nan
+            grad_vectors[row] = np.nan
+            grad_strengths[row] = np.nan
+            continue
         parent = parents[row]
         strength[:] = kept[row]
         grad[:] = grad_final[row]

@@ -9,6 +9,9 @@ from ndstack.compiling import compiler
 from ndstack.kernels.linear_numba import copy, layer, layer_backward
 from ndstack.kernels.memory_numba import numbers
 from ndstack.kernels.stratification_numba import (
+    _add_to_base,
+    _begin,
+    _finite,
     _load,
     _pop,
     _pop_backward,
@@ -16,6 +19,7 @@ from ndstack.kernels.stratification_numba import (
     _read_backward,
     _sigmoid,
     _squashed,
+    _unload,
 )
 
 _compiled = compiler(nogil=True)
@@ -27,20 +31,23 @@ def _step(shape, squash, all_elements, actions, pushed, readings, all_new):  # t
     batch, k, m = shape
     size, new_size = k * (1 + m), (k + 1) * (1 + m)
     parent, strength = np.empty(k + 1, np.int32), np.empty(k + 1, readings.dtype)
+    base = np.empty(m, readings.dtype)
     for b in range(batch):
         elements = all_elements[b * size : (b + 1) * size]
         new = all_new[b * new_size : (b + 1) * new_size].reshape(k + 1, 1 + m)
         copy(elements, all_new[b * new_size : b * new_size + size])
-        new[:, 0] = 0
+        clean = _begin(elements[:: 1 + m], new[:, 1:], base)
         top = _load(elements[:: 1 + m], parent, strength)
-        parent[k], _ = _pop(_sigmoid(actions[0][b * actions[1] + 1]), top, parent, strength)
+        pop = _sigmoid(actions[0][b * actions[1] + 1])
+        parent[k], _ = _pop(pop, top, parent, strength)
         strength[k] = _sigmoid(actions[0][b * actions[1]])
         _squashed(pushed[0][b * pushed[1] :], squash, new[k, 1:])
-        _read(k, parent, strength, new[:, 1:], readings[b * m : (b + 1) * m])
-        i = k
-        while i >= 0:
-            new[i, 0] = strength[i]
-            i = parent[i]
+        _add_to_base(new[k, 1:], base)
+        if np.isnan(pop + strength[k]):
+            clean = False
+            base[:] = np.nan
+        _read(k, parent, strength, new[:, 1:], base, readings[b * m : (b + 1) * m])
+        _unload(k, parent, strength, clean, new[:, 0])
 
 
 @_compiled
@@ -61,6 +68,11 @@ def _step_backward(  # type: ignore[no-untyped-def]
         else:
             flat[:] = 0
         new = all_new[b * new_size : (b + 1) * new_size].reshape(k + 1, 1 + m)
+        if not _finite(all_new[b * new_size : (b + 1) * new_size]):
+            grad_actions[0][b * grad_actions[1] : b * grad_actions[1] + 2] = np.nan
+            grad_pushed[0][b * grad_pushed[1] : b * grad_pushed[1] + m] = np.nan
+            grad_elements[b * size : (b + 1) * size] = np.nan
+            continue
         top = _load(all_elements[b * size : (b + 1) * size : 1 + m], parent, strength)
         push, pop = new[k, 0], _sigmoid(actions[0][b * actions[1] + 1])
         parent[k], before = _pop(pop, top, parent, strength)

@@ -12,16 +12,18 @@ from torch import Tensor
 
 from ndstack.kernels import superposition_numba as compiled
 from ndstack.kernels import superposition_step_numba as single
-from ndstack.kernels.driving import Gradients, Saved
-from ndstack.kernels.memory_numba import KIND
-from ndstack.kernels.rows import (
-    as_array,
-    check_state,
-    locate,
-    over_rows,
-    refuse_second_derivatives,
-    with_stride,
+from ndstack.kernels.addresses import (
+    KIND,
+    address,
+    array,
+    optional,
+    optional_rows,
+    room,
+    rows,
+    written,
 )
+from ndstack.kernels.driving import Gradients, Saved
+from ndstack.kernels.rows import over_rows, refuse_second_derivatives, with_stride
 
 
 def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int) -> tuple[Tensor, Tensor]:
@@ -33,15 +35,14 @@ def forward_drive(
     cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, limit: int
 ) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.driving.Kernel` wants it."""
-    batch, stacks, height, m = cells.shape
-    check_state(bias.shape[0] == (3 + m) * stacks)
-    new_height = min(height + 1, limit)
-    new = cells.new_empty((batch, stacks, new_height, m))
-    reading = cells.new_empty((batch, stacks * m))
+    (batch, stacks, height, m), dtype, units = cells.shape, cells.dtype, hidden.shape[1]
+    new_height, size = min(height + 1, limit), (3 + m) * stacks
+    new, reading = room(dtype, batch, stacks, new_height, m), room(dtype, batch, stacks * m)
     single.drive(
-        KIND[cells.dtype], batch, stacks, height, new_height, m, cells.data_ptr(),
-        *locate(hidden), hidden.shape[1], weight.data_ptr(), bias.data_ptr(),
-        reading.data_ptr(), new.data_ptr(),
+        KIND[dtype], batch, stacks, height, new_height, m, address(cells, dtype, batch, stacks, height, m),
+        *rows(hidden, dtype, batch, units), units,
+        address(weight, dtype, size, units), address(bias, dtype, size),
+        address(reading, dtype, batch, stacks * m), address(new, dtype, batch, stacks, new_height, m),
     )  # fmt: skip
     return reading, new
 
@@ -49,18 +50,15 @@ def forward_drive(
 def backward_drive(saved: Saved, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
     """As `ndstack.kernels.driving.Kernel` wants it."""
     cells, hidden, weight, bias, new = saved
-    batch, stacks, height, m = cells.shape
-    grads = (
-        torch.empty_like(cells),
-        torch.empty_like(hidden),
-        torch.empty_like(weight),
-        torch.empty_like(bias),
-    )
+    (batch, stacks, height, m), dtype, units = cells.shape, cells.dtype, hidden.shape[1]
+    size, given = (3 + m) * stacks, (cells.shape, (batch, units), ((3 + m) * stacks, units), bias.shape)
+    grads = room(dtype, *given[0]), room(dtype, *given[1]), room(dtype, *given[2]), room(dtype, size)
     single.drive_backward(
-        KIND[cells.dtype], batch, stacks, height, new.shape[2], m, cells.data_ptr(),
-        *locate(hidden), hidden.shape[1], weight.data_ptr(), bias.data_ptr(),
-        *locate(grad_reading), locate(grad_new)[0],
-        grads[0].data_ptr(), grads[1].data_ptr(), grads[2].data_ptr(), grads[3].data_ptr(),
+        KIND[dtype], batch, stacks, height, new.shape[2], m, address(cells, dtype, batch, stacks, height, m),
+        *rows(hidden, dtype, batch, units), units,
+        address(weight, dtype, size, units), address(bias, dtype, size),
+        *optional_rows(grad_reading, dtype, batch, stacks * m), optional(grad_new, dtype, *new.shape),
+        *(address(grad, dtype, *shape) for grad, shape in zip(grads, given, strict=True)),
     )  # fmt: skip
     return grads
 
@@ -79,25 +77,23 @@ def scan(
     return _Scan.apply(*inputs, depth, logits, only_readings, record)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def _flat(tensor: Tensor) -> Any:
-    """[N, h, m] as an array [N, h*m]."""
-    return as_array(tensor).reshape(tensor.shape[0], tensor.shape[1] * tensor.shape[2])
-
-
 class _Step(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, cells: Tensor, actions: Tensor, vectors: Tensor, depth: int
     ) -> tuple[Tensor, Tensor]:
         cells, actions, vectors = cells.contiguous(), with_stride(actions), with_stride(vectors)
-        batch, stacks, height, m = cells.shape
-        check_state(actions.shape[1] == 3 * stacks and vectors.shape[1] == stacks * m)
-        new_height = min(height + 1, depth)
-        new = cells.new_empty((batch, stacks, new_height, m))
-        reading = cells.new_empty((batch, stacks * m))
+        (batch, stacks, height, m), dtype, new_height = (
+            cells.shape,
+            cells.dtype,
+            min(cells.shape[2] + 1, depth),
+        )
+        new, reading = room(dtype, batch, stacks, new_height, m), room(dtype, batch, stacks * m)
         single.step(
-            KIND[cells.dtype], batch, stacks, height, new_height, m, cells.data_ptr(),
-            *locate(actions), *locate(vectors), reading.data_ptr(), new.data_ptr(),
+            KIND[dtype], batch, stacks, height, new_height, m,
+            address(cells, dtype, batch, stacks, height, m),
+            *rows(actions, dtype, batch, 3 * stacks), *rows(vectors, dtype, batch, stacks * m),
+            address(reading, dtype, batch, stacks * m), address(new, dtype, batch, stacks, new_height, m),
         )  # fmt: skip
         ctx.save_for_backward(cells, actions, vectors)
         ctx.set_materialize_grads(False)
@@ -108,16 +104,20 @@ class _Step(torch.autograd.Function):
     def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
         refuse_second_derivatives()
         cells, actions, vectors = ctx.saved_tensors
-        grads = [torch.empty_like(tensor) for tensor in (cells, actions, vectors)]
+        (batch, stacks, height, m), dtype = cells.shape, cells.dtype
+        shapes = (cells.shape, (batch, 3 * stacks), (batch, stacks * m))
+        grads = [room(dtype, *shape) for shape in shapes]
         if grad_reading is not None:
             grad_reading = with_stride(grad_reading)
         if grad_new is not None:
             grad_new = grad_new.contiguous()
-        batch, stacks, height, m = cells.shape
         single.step_backward(
-            KIND[cells.dtype], batch, stacks, height, ctx.new_height, m, cells.data_ptr(),
-            *locate(actions), *locate(vectors), *locate(grad_reading), locate(grad_new)[0],
-            grads[0].data_ptr(), grads[1].data_ptr(), grads[2].data_ptr(),
+            KIND[dtype], batch, stacks, height, ctx.new_height, m,
+            address(cells, dtype, batch, stacks, height, m),
+            *rows(actions, dtype, *shapes[1]), *rows(vectors, dtype, *shapes[2]),
+            *optional_rows(grad_reading, dtype, *shapes[2]),
+            optional(grad_new, dtype, batch, stacks, ctx.new_height, m),
+            *(address(grad, dtype, *shape) for grad, shape in zip(grads, shapes, strict=True)),
         )  # fmt: skip
         return *grads, None
 
@@ -134,35 +134,38 @@ class _Scan(torch.autograd.Function):
         only_readings: bool,
         record: bool,
     ) -> tuple[Tensor, Tensor]:
-        (rows, start, m), n = cells.shape, vectors.shape[1]
+        (lines, start, m), n, dtype = cells.shape, vectors.shape[1], cells.dtype
         stride = max(1, math.isqrt(n))
         end = most = min(start + n, depth)
         if only_readings:
             end, most = min(end, 1), min(most, (start + n) // 2 + 1)
-        saved = cells.new_empty((rows, -(-n // stride), most * m) if record else (rows, 0, 0))
-        weights, readings = actions.new_empty(actions.shape), vectors.new_empty(vectors.shape)
-        final = cells.new_empty(rows, end, m)
+        kept = (lines, -(-n // stride), most * m) if record else (lines, 0, 0)
+        shapes = ((lines, n, 3), (lines, n, m), (lines, end * m), kept)
+        weights, readings, final, saved = outputs = [room(dtype, *shape) for shape in shapes]
         over_rows(
-            compiled.scan, rows, n * most * m, _flat(cells), as_array(actions), as_array(vectors),
+            compiled.scan, lines, n * most * m,
+            array(cells, dtype, lines, start, m).reshape(lines, start * m),
+            array(actions, dtype, lines, n, 3), array(vectors, dtype, lines, n, m),
             logits, depth, only_readings, stride,
-            as_array(weights), as_array(readings), _flat(final), as_array(saved),
+            *(written(tensor, dtype, *shape) for tensor, shape in zip(outputs, shapes, strict=True)),
         )  # fmt: skip
         if record:
             ctx.save_for_backward(weights, vectors, saved)
-        ctx.settings = (logits, start, depth, only_readings, stride)
-        return readings, final
+        ctx.settings, ctx.end = (logits, start, depth, only_readings, stride), end
+        return readings, final.view(lines, end, m)
 
     @staticmethod
     def backward(ctx: Any, grad_readings: Tensor, grad_final: Tensor) -> Any:
         refuse_second_derivatives()
         weights, vectors, saved = ctx.saved_tensors
-        rows, n, m = vectors.shape
-        grad_cells = vectors.new_empty(rows, ctx.settings[1], m)
-        grad_actions, grad_vectors = weights.new_empty(weights.shape), vectors.new_empty(rows, n, m)
+        (lines, n, m), dtype, start, end = vectors.shape, vectors.dtype, ctx.settings[1], ctx.end
+        shapes = ((lines, start * m), (lines, n, 3), (lines, n, m))
+        grads = [room(dtype, *shape) for shape in shapes]
         over_rows(
-            compiled.scan_backward, rows, 3 * n * saved.shape[2],
-            as_array(weights), as_array(vectors), *ctx.settings, as_array(saved),
-            as_array(grad_readings), _flat(grad_final),
-            _flat(grad_cells), as_array(grad_actions), as_array(grad_vectors),
+            compiled.scan_backward, lines, 3 * n * saved.shape[2],
+            array(weights, dtype, lines, n, 3), array(vectors, dtype, lines, n, m), *ctx.settings,
+            array(saved, dtype, *saved.shape), array(grad_readings, dtype, lines, n, m),
+            array(grad_final, dtype, lines, end, m).reshape(lines, end * m),
+            *(written(tensor, dtype, *shape) for tensor, shape in zip(grads, shapes, strict=True)),
         )  # fmt: skip
-        return grad_cells, grad_actions, grad_vectors, None, None, None, None
+        return grads[0].view(lines, start, m), *grads[1:], None, None, None, None

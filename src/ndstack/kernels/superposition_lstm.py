@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from ndstack.kernels import superposition_lstm_numba as compiled
+from ndstack.kernels.addresses import array, room, written
 from ndstack.kernels.lstm import LSTMWeights, weight_gradients
-from ndstack.kernels.rows import as_array, check_state, over_rows, refuse_second_derivatives
+from ndstack.kernels.rows import in_own_precision, over_rows, refuse_second_derivatives
 
 
 def run(
@@ -35,16 +36,9 @@ def run(
         The hidden states [B, n, H], the readings [B, n, G*m], the last memory [B, H] and the last
         cells [B, G, h', m].
     """
-    check_state(weights.control_bias.shape[0] == (3 + cells.shape[3]) * cells.shape[1])
     tensors = (inputs, *weights, hidden, memory, reading, cells)
     record = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     return _Run.apply(depth or 2**62, record, *tensors)  # type: ignore[no-any-return, no-untyped-call]
-
-
-def _flat(cells: Tensor) -> Any:
-    """[B, G, h, m] as an array [B, G, h*m]."""
-    batch, stacks, height, m = cells.shape
-    return as_array(cells).reshape(batch, stacks, height * m)
 
 
 class _Run(torch.autograd.Function):
@@ -53,27 +47,35 @@ class _Run(torch.autograd.Function):
         ctx: Any, depth: int, record: bool, inputs: Tensor, *rest: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         own, (hidden, memory, reading, cells) = LSTMWeights(*rest[:4]), rest[4:]
-        (batch, n, _), units, (_, stacks, start, m) = inputs.shape, hidden.shape[1], cells.shape
-        end, stride = min(start + n, depth), max(1, math.isqrt(n))
-        new = inputs.new_empty
-        gates, memories, all_hidden = new(inputs.shape), new(batch, n, units), new(batch, n, units)
-        readings, vectors = new(batch, n, stacks * m), new(batch, n, stacks * m)
-        weights, final = new(batch, n, stacks, 3), new(batch, stacks, end, m)
-        saved = new(batch, -(-n // stride) if record else 0, stacks, end * m)
+        (batch, stacks, start, m), n, units, dtype = (
+            cells.shape,
+            inputs.shape[1],
+            hidden.shape[1],
+            inputs.dtype,
+        )
+        end, stride, size = min(start + n, depth), max(1, math.isqrt(n)), stacks * m
+        each = (dtype, batch, n)
+        gates, memories, all_hidden = room(*each, 4 * units), room(*each, units), room(*each, units)
+        readings, weights, vectors = room(*each, size), room(*each, stacks, 3), room(*each, size)
+        final = room(dtype, batch, stacks, end * m)
+        saved = room(dtype, batch, -(-n // stride) if record else 0, stacks, end * m)
+        outputs = (gates, memories, all_hidden, readings, weights, vectors, final, saved)
         over_rows(
-            compiled.forward, batch, n * (inputs.shape[2] * 2 * units + end * stacks * m),
-            as_array(inputs), *(as_array(weight.t()) for weight in own[:3]), as_array(own.control_bias),
-            as_array(hidden), as_array(memory), as_array(reading), _flat(cells), depth, stride,
-            as_array(gates), as_array(memories), as_array(all_hidden), as_array(readings),
-            as_array(weights), as_array(vectors), _flat(final), as_array(saved),
+            compiled.forward, batch, n * (inputs.shape[2] * 2 * units + end * size),
+            array(inputs, *each, 4 * units), *own.arrays(dtype, units, size, (3 + m) * stacks),
+            array(hidden, dtype, batch, units), array(memory, dtype, batch, units),
+            array(reading, dtype, batch, size),
+            array(cells, dtype, batch, stacks, start, m).reshape(batch, stacks, start * m), depth, stride,
+            *(written(tensor, dtype, *tensor.shape) for tensor in outputs),
         )  # fmt: skip
         ctx.save_for_backward(
             *own[:3], hidden, memory, reading, gates, memories, all_hidden, readings, weights, vectors, saved,
         )  # fmt: skip
-        ctx.settings = (start, depth, stride)
-        return all_hidden, readings, memories[:, -1].clone(), final
+        ctx.settings, ctx.end = (start, depth, stride), end
+        return all_hidden, readings, memories[:, -1].clone(), final.view(batch, stacks, end, m)
 
     @staticmethod
+    @in_own_precision
     def backward(
         ctx: Any,
         grad_hidden: Tensor,
@@ -86,20 +88,26 @@ class _Run(torch.autograd.Function):
             reading_weight, hidden_weight, control_weight, hidden, memory, reading,
             gates, memories, all_hidden, readings, weights, vectors, saved,
         ) = ctx.saved_tensors  # fmt: skip
-        (batch, n, stacks, _), start = weights.shape, ctx.settings[0]
-        new = gates.new_empty
-        grad_gates, grad_controls = new(gates.shape), new(batch, n, control_weight.shape[0])
-        grads = new(hidden.shape), new(memory.shape), new(reading.shape)
-        grad_cells = new(batch, stacks, start, vectors.shape[2] // stacks)
-        cost = 2 * n * (gates.shape[2] * 2 * hidden.shape[1] + saved.shape[3])
+        (batch, n, stacks, _), start, dtype = weights.shape, ctx.settings[0], gates.dtype
+        units, size, end, each = hidden.shape[1], vectors.shape[2], ctx.end, (dtype, batch, n)
+        m = size // stacks
+        grad_gates, grad_controls = room(*each, 4 * units), room(*each, (3 + m) * stacks)
+        begun = ((batch, units), (batch, units), (batch, size), (batch, stacks, start * m))
+        grads = [room(dtype, *shape) for shape in begun]
+        sizes = (size, 4 * units), (units, 4 * units), (units, (3 + m) * stacks)
+        layers = zip((reading_weight, hidden_weight, control_weight), sizes, strict=True)
         over_rows(
-            compiled.backward, batch, cost,
-            *(as_array(weight.t()) for weight in (reading_weight, hidden_weight, control_weight)),
-            as_array(memory), *ctx.settings,
-            as_array(gates), as_array(memories), as_array(weights), as_array(vectors),
-            as_array(saved), as_array(grad_hidden), as_array(grad_readings),
-            as_array(grad_memory), _flat(grad_final),
-            as_array(grad_gates), as_array(grad_controls), *map(as_array, grads), _flat(grad_cells),
+            compiled.backward, batch, 2 * n * (gates.shape[2] * 2 * units + saved.shape[3]),
+            *(array(weight.t(), dtype, *shape) for weight, shape in layers),
+            array(memory, dtype, batch, units), *ctx.settings,
+            array(gates, *each, 4 * units), array(memories, *each, units),
+            array(weights, *each, stacks, 3), array(vectors, *each, size),
+            array(saved, dtype, *saved.shape), array(grad_hidden, *each, units),
+            array(grad_readings, *each, size), array(grad_memory, dtype, batch, units),
+            array(grad_final, dtype, batch, stacks, end, m).reshape(batch, stacks, end * m),
+            written(grad_gates, *each, 4 * units), written(grad_controls, *each, (3 + m) * stacks),
+            *(written(grad, dtype, *shape) for grad, shape in zip(grads, begun, strict=True)),
         )  # fmt: skip
+        grad_cells = grads.pop().view(batch, stacks, start, m)
         grad_weights = weight_gradients(grad_gates, grad_controls, (reading, readings), (hidden, all_hidden))
         return None, None, grad_gates, *grad_weights, *grads, grad_cells

@@ -89,11 +89,11 @@ def _reversal(k: int, mu: float, centre: list[tuple[Symbol, ...]], more: list[Ru
     return PCFG((*around, *middle, *(more or [])), S)
 
 
-def dyck(k: int) -> PCFG:
-    """Balanced brackets of k kinds, μ_s = 1, μ_n = 40."""
+def dyck(k: int, nesting: float = 40) -> PCFG:
+    """Balanced brackets of k kinds, μ_s = 1, μ_n = 40 unless another is given."""
     rules = [Rule(S, (S, T), f(1)), Rule(S, (T,), 1 - f(1))]
     for left, right in brackets(k):
-        rules += [Rule(T, (left, S, right), f(40) / k), Rule(T, (left, right), (1 - f(40)) / k)]
+        rules += [Rule(T, (left, S, right), f(nesting) / k), Rule(T, (left, right), (1 - f(nesting)) / k)]
     return PCFG(tuple(rules), S)
 
 

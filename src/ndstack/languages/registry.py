@@ -8,6 +8,7 @@ from ndstack.errors import LanguageError
 from ndstack.languages.context_free import GRAMMARS, ContextFreeLanguage, hardest_cfl
 from ndstack.languages.copying import copying, count_3
 from ndstack.languages.language import Language
+from ndstack.languages.public import PUBLIC
 
 DESCRIPTIONS: dict[str, str] = {
     "marked-reversal": "w # reversed w",
@@ -36,11 +37,16 @@ _FIXED: dict[str, Callable[[], Language]] = {
 
 
 def get(name: str) -> Language:
-    """The language called `name`; a number k of symbols (or kinds of brackets) may follow: `dyck(k=5)`."""
-    match = re.fullmatch(r"\s*([\w-]+)\s*(?:\(\s*k\s*=\s*([^)\s]*)\s*\))?\s*", name)
+    """The language called `name`; a number k of symbols (or kinds of brackets) may follow: `dyck(k=5)`.
+
+    `dyck(public)` and `padded-reversal(public)` have the distribution of the dissertation's public data.
+    """
+    match = re.fullmatch(r"\s*([\w-]+)\s*(?:\(\s*(?:k\s*=\s*([^)\s]*)|(public))\s*\))?\s*", name)
     if match is None or match[1] not in DESCRIPTIONS:
         raise LanguageError(_unknown(name))
     base, k = match[1], match[2]
+    if match[3]:
+        return _public(base)
     if base in _FIXED:
         if k is not None:
             raise LanguageError(f"{base} has a fixed alphabet and takes no k; ask for {base!r}")
@@ -52,6 +58,13 @@ def get(name: str) -> Language:
     language = copying(base, number)
     language.name = full
     return language
+
+
+def _public(base: str) -> Language:
+    if base not in PUBLIC:
+        known = " and ".join(f"{name}(public)" for name in PUBLIC)
+        raise LanguageError(f"{base} has no public version; there are {known}")
+    return ContextFreeLanguage(f"{base}(public)", PUBLIC[base](DEFAULT_K))
 
 
 def _number(base: str, text: str | None) -> int:

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from ndstack.errors import NdstackError
+from ndstack.errors import NdstackError, check_size
+from ndstack.kernels.tracing import Recordable
 from ndstack.nn.backbone import check_input
 from ndstack.nn.state import NetworkState
 from ndstack.stacks.base import Stack, State
@@ -25,7 +26,7 @@ from ndstack.stacks.state import Device
 StateT = TypeVar("StateT")
 
 
-class Attention(torch.nn.Module, ABC, Generic[StateT]):
+class Attention(Recordable, torch.nn.Module, ABC, Generic[StateT]):
     """What an attention sublayer does; called with x [B, n, d_model] and the state of an earlier call."""
 
     d_model: int
@@ -68,15 +69,17 @@ class StackAttention(Attention[State]):
         stack: any stack of `ndstack.stacks`; `Superposition` and `Nondeterministic` with vectors
             are the dissertation's.
         always_project: project v_t and r_t even where sizes agree, as that public code does.
+        exp_pushes: push exp(v_t) in place of v_t, as that public code does.
     """
 
-    def __init__(self, d_model: int, stack: Stack[Any], *, always_project: bool = False) -> None:
+    def __init__(
+        self, d_model: int, stack: Stack[Any], *, always_project: bool = False, exp_pushes: bool = False
+    ) -> None:
         super().__init__()
-        if d_model < 1:
-            raise NdstackError(f"d_model is {d_model}, expected 1 or more")
+        d_model = check_size("d_model", d_model)
         if not isinstance(stack, Stack):
             raise NdstackError(f"{stack!r} given as the stack, expected a Stack of ndstack.stacks")
-        self.d_model, self.always_project = d_model, always_project
+        self.d_model, self.always_project, self.exp_pushes = d_model, always_project, exp_pushes
         self.stack = stack
 
         def projection(given: int, wanted: int) -> torch.nn.Module:
@@ -96,7 +99,8 @@ class StackAttention(Attention[State]):
 
     def controls(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """What the stack gets from x [B, n, d_model]: action logits [B, n, A], vectors [B, n, m] or None."""
-        return self.actions(x), None if self.pushed is None else self.pushed(x)
+        pushed = None if self.pushed is None else self.pushed(x)
+        return self.actions(x), pushed.exp() if self.exp_pushes and pushed is not None else pushed
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """y_1..y_n, [B, n, d_model], and the stacks afterwards.
@@ -108,7 +112,7 @@ class StackAttention(Attention[State]):
         check_input(x, self.d_model, None if state is None else state.batch_size)
         if state is None:
             state = self.start(x.shape[0], dtype=x.dtype, device=x.device)
-        readings, state = self.stack.scan(*self.controls(x), state)
+        readings, state = self.stack(*self.controls(x), state)
         y: Tensor = self.output(readings.to(x.dtype))
         return y, state
 
@@ -148,7 +152,8 @@ class DotProductAttention(Attention[AttentionState]):
 
     def __init__(self, d_model: int, heads: int = 4, *, dropout: float = 0.0) -> None:
         super().__init__()
-        if heads < 1 or d_model < 1 or d_model % heads:
+        d_model, heads = check_size("d_model", d_model), check_size("heads", heads)
+        if d_model % heads:
             raise NdstackError(f"d_model is {d_model}, expected a positive multiple of heads, {heads}")
         check_dropout(dropout)
         self.d_model, self.heads, self.dropout = d_model, heads, dropout
@@ -174,6 +179,7 @@ class DotProductAttention(Attention[AttentionState]):
         """
         check_input(x, self.d_model, None if state is None else state.batch_size)
         batch, n, _ = x.shape
+        self._check_state(state, x)
         parts = self.query_key_value(x).view(batch, n, 3, self.heads, self.d_model // self.heads)
         queries, keys, values = parts.permute(2, 0, 3, 1, 4)
         past = 0
@@ -191,6 +197,18 @@ class DotProductAttention(Attention[AttentionState]):
         )
         y: Tensor = self.output(attended.transpose(1, 2).reshape(batch, n, self.d_model))
         return y, AttentionState(keys, values)
+
+    def _check_state(self, state: AttentionState | None, x: Tensor) -> None:
+        """Raise an error in one line unless the state is a cache of this sublayer."""
+        if state is None:
+            return
+        size = (x.shape[0], self.heads, state.keys.shape[2:3], self.d_model // self.heads)
+        for tensor in (state.keys, state.values):
+            if tensor.shape != (*size[:2], *size[2], size[3]) or tensor.device != x.device:
+                raise NdstackError(
+                    f"a cache of shape {list(tensor.shape)} on {tensor.device} given, expected "
+                    f"[{x.shape[0]}, {self.heads}, past, {size[3]}] on {x.device}; use start() of this layer"
+                )
 
 
 def _mask(past: int, n: int, device: torch.device) -> Tensor | None:

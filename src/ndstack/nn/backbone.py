@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
+from ndstack.kernels.tracing import Recordable
 from ndstack.nn.state import NetworkState
 from ndstack.stacks.state import Device
 
 
-class Backbone(torch.nn.Module, ABC):
+class Backbone(Recordable, torch.nn.Module, ABC):
     """A causal network over sequences: the output at a position depends on it and those before it only.
 
     Called on chunks of a sequence with the state carried along, it gives the same numbers as in one call; a

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.kernels.cpu_engine import CpuChart
+from ndstack.kernels.cpu_engine import LIMITS, CpuChart
 from ndstack.kernels.cpu_state import Filled, Place
 from ndstack.kernels.layout import layout
 from ndstack.nn.state import NetworkState
@@ -24,6 +24,7 @@ from ndstack.stacks import State
 
 STRUCTURE = "structure"
 _LARGEST = 10_000_000
+_MOST_NUMBERS = 2**31
 _WRONG = (KeyError, ValueError, TypeError, AttributeError, IndexError, RuntimeError, MemoryError)
 
 
@@ -103,30 +104,47 @@ def _describe_chart(memory: tuple[Tensor, ...], place: Place, tensors: dict[str,
 
 
 def _restore_chart(chart: Any, tensors: Mapping[str, Tensor]) -> tuple[tuple[Tensor, ...], Place]:
+    place, fix = _restore_place(chart), chart["bottom_fix"]
+    at, time = place.layout, place.time
+    columns, lost = _restore(chart["columns"], tensors), _restore(chart["lost"], tensors)
+    times = [_restore(source, tensors) for source in chart["times"]]
+    batch, kept, first = len(columns), _kept(place), max(time - at.band, 0) if at.band else 0
+    each = (batch, time + 1 - first, at.kinds)
+    masses = (*each[:2], at.band + 1, at.kinds) if at.band else (batch, 0, 0, 0)
+    expected = [(batch, kept.stop - kept.start), each, each, masses, each, (batch, at.kinds + 1)]
+    given = [columns, *times, lost]
+    if [tuple(tensor.shape) for tensor in given] != expected:
+        raise ValueError(f"a chart of shapes {[list(tensor.shape) for tensor in given]}, not {expected}")
+    wide = [columns.dtype if columns.dtype in LIMITS else torch.float64, *[torch.float64] * 5]
+    if [tensor.dtype for tensor in given] != wide or batch * at.size > _MOST_NUMBERS:
+        raise ValueError(
+            f"a chart of {[str(tensor.dtype) for tensor in given]} and {batch} x {at.size} numbers"
+        )
+    new = CpuChart.empty(batch, at, fix, columns.dtype)
+    new.columns[:, kept] = columns
+    parts = (new.log_alpha, new.log_total, new.mass, new.floor)
+    for target, source in zip(parts, times, strict=True):
+        target[:, first : time + 1] = source
+    new.lost.copy_(lost)
+    nothing = columns.new_zeros(())
+    links = nothing.expand(batch, at.size), nothing.expand(batch, at.ends)
+    return (new.columns, *parts, new.lost, *links), place
+
+
+def _restore_place(chart: Any) -> Place:
+    """Where a chart is, in memory that is not larger than a chart of that time would have made it."""
     (states, symbols, times, band), time = chart["layout"], chart["time"]
     whole = all(type(number) is int and number < _LARGEST for number in (*chart["layout"], time))
-    # Compiled code trusts these.
     if (
         not whole
-        or not 0 <= time < times
+        or not 0 <= time < times <= max(2 * time, 128, 4 * (band + 1)) + 4
         or min(states, symbols) < 1
         or band < 0
         or states * symbols > 10_000
+        or type(chart["bottom_fix"]) is not bool
     ):
         raise ValueError(f"a chart of {states} states and {symbols} symbols at time {time} of {times}")
-    at = layout(states, symbols, times, band)
-    place = Place(at, chart["bottom_fix"], time, Filled(time))
-    columns, lost = _restore(chart["columns"], tensors), _restore(chart["lost"], tensors)
-    new = CpuChart.empty(len(columns), at, place.bottom_fix, columns.dtype)
-    new.columns[:, _kept(place)] = columns
-    first = max(time - at.band, 0) if at.band else 0
-    parts = (new.log_alpha, new.log_total, new.mass, new.floor)
-    for target, source in zip(parts, chart["times"], strict=True):
-        target[:, first : time + 1] = _restore(source, tensors)
-    new.lost.copy_(lost)
-    nothing = columns.new_zeros(())
-    links = nothing.expand(len(columns), at.size), nothing.expand(len(columns), at.ends)
-    return (new.columns, *parts, new.lost, *links), place
+    return Place(layout(states, symbols, times, band), chart["bottom_fix"], time, Filled(time))
 
 
 def _kept(place: Place) -> slice:

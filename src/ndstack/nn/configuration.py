@@ -124,11 +124,14 @@ class TransformerConfig(_Config):
     heads: Size = 4
     feedforward: Size = 64
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    exp_pushes: bool = False
 
     def make(self) -> Transformer:
         """The network, its parameters not yet set."""
         layers = [layer if isinstance(layer, str) else layer.make() for layer in self.layers]
-        return Transformer(self.d_model, layers, self.heads, self.feedforward, self.dropout)
+        return Transformer(
+            self.d_model, layers, self.heads, self.feedforward, self.dropout, exp_pushes=self.exp_pushes
+        )
 
 
 class ModelConfig(_Config):
@@ -156,7 +159,7 @@ def describe(model: LanguageModel) -> ModelConfig:
         input=model.input,
         bos=model.bos,
         output="adaptive" if isinstance(model.output, AdaptiveOutput) else "full",
-        dtype=str(model.output.weight.dtype).removeprefix("torch."),  # type: ignore[arg-type]
+        dtype=str(model.dtype).removeprefix("torch."),  # type: ignore[arg-type]
         backbone=_describe_backbone(model.backbone),
     )
 
@@ -189,6 +192,7 @@ def _describe_backbone(network: Backbone) -> RNNConfig | TransformerConfig:
             heads=heads[0] if heads else 1,
             feedforward=first.out_features,
             dropout=network.dropout.p,
+            exp_pushes=network.exp_pushes,
         )
     raise NdstackError(
         f"a model around a {type(network).__name__} cannot be described, only around the "

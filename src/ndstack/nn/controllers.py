@@ -5,6 +5,7 @@ The parameters live in `torch.nn.LSTM`, `torch.nn.GRU` or `torch.nn.RNN`, two bi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.kernels.lstm_cell import cell as lstm_cell
+from ndstack.kernels.tracing import opaque
 
 ControllerKind = Literal["lstm", "gru", "rnn"]
 
@@ -34,9 +36,6 @@ def make_controller(kind: str, input_size: int, hidden_size: int, num_layers: in
     """A controller of the given kind, batch first."""
     if kind not in _KINDS:
         raise NdstackError(f"there is no controller called {kind!r}; expected one of {', '.join(_KINDS)}")
-    for name, value in (("hidden_size", hidden_size), ("num_layers", num_layers)):
-        if value < 1:
-            raise NdstackError(f"{name} is {value}, expected 1 or more")
     return _KINDS[kind](input_size, hidden_size, num_layers, batch_first=True)  # type: ignore[arg-type]
 
 
@@ -45,16 +44,49 @@ def has_cells(controller: torch.nn.RNNBase) -> bool:
     return isinstance(controller, torch.nn.LSTM)
 
 
-def run(controller: torch.nn.RNNBase, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+def run(controller: torch.nn.Module, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
     """A whole sequence [B, n, input_size] without a stack: h_1..h_n, [B, n, H], and the last memory."""
     if x.shape[1] == 0:
-        return x.new_zeros(x.shape[0], 0, controller.hidden_size), memory
+        return x.new_zeros(x.shape[0], 0, memory.hidden[0].shape[1]), memory
     hidden = torch.stack(memory.hidden)
-    if has_cells(controller):
-        output, (last, cells) = controller(x, (hidden, torch.stack(memory.cells)))
-        return output, Memory(last.unbind(0), cells.unbind(0))
-    output, last = controller(x, hidden)
-    return output, Memory(last.unbind(0), ())
+    if not memory.cells:
+        output, last = controller(x, hidden)
+        return output, Memory(last.unbind(0), ())
+    cells = torch.stack(memory.cells)
+    if torch.is_autocast_enabled(x.device.type) and not _has_mixed_lstm(x.device.type):
+        dtype = next(controller.parameters()).dtype
+        with torch.autocast(x.device.type, enabled=False):
+            output, (last, cells) = controller(x.to(dtype), (hidden.to(dtype), cells.to(dtype)))
+    else:
+        output, (last, cells) = controller(x, (hidden, cells))
+    return output, Memory(last.unbind(0), cells.unbind(0))
+
+
+@opaque
+def _has_mixed_lstm(device: str) -> bool:
+    """Whether torch's LSTM runs on this device in the precision of autocast."""
+    return device != "cpu" or _has_lstm(torch.get_autocast_dtype(device))
+
+
+@functools.cache
+def _has_lstm(dtype: torch.dtype) -> bool:
+    """Whether it does on this CPU: oneDNN has no such LSTM for CPUs without AVX-512.
+
+    Torch is asked once; its random numbers are not touched.
+    """
+    with torch.random.fork_rng(devices=[]):
+        lstm = torch.nn.LSTM(1, 1)
+    try:
+        with torch.no_grad(), torch.autocast("cpu", dtype):
+            lstm(torch.zeros(1, 1, 1))
+    except RuntimeError:
+        return False
+    return True
+
+
+def call(controller: torch.nn.Module, x: Tensor, memory: Memory) -> Memory:
+    """One step of a controller that is called, as a network of torch is, with the input [B, input_size]."""
+    return run(controller, x[:, None], memory)[1]
 
 
 def prepare(

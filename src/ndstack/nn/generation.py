@@ -54,7 +54,7 @@ def sample(
         )
     generator = seed
     if isinstance(generator, int):
-        generator = torch.Generator(model.output.weight.device).manual_seed(generator)
+        generator = torch.Generator(model.device).manual_seed(generator)
 
     def choose(log_p: Tensor) -> Tensor:
         below = log_p - log_p.amax(dim=1, keepdim=True)
@@ -93,7 +93,7 @@ def beam_search(
         raise NdstackError(f"width is {width}, expected 1 or more")
     searches = [_Search(model, prefix, max_length, width) for prefix in _checked(model, prefixes, max_length)]
     alive = searches
-    device = model.output.weight.device
+    device = model.device
     with evaluating(model):
         logits, state = model(torch.empty(len(searches), 0, dtype=torch.long, device=device))
         while alive:
@@ -167,7 +167,7 @@ def _one_by_one(
     words = _checked(model, prefixes, max_length)
     lengths = [len(word) for word in words]
     scores, complete = [0.0] * len(words), [False] * len(words)
-    device = model.output.weight.device
+    device = model.device
     alive = list(range(len(words)))
     with evaluating(model):
         logits, state = model(torch.empty(len(words), 0, dtype=torch.long, device=device))

@@ -2,20 +2,31 @@
 
 Fully connected layers outside the controller begin with Xavier uniform weights and zero biases, layer norms
 with ones and zeros (section 10.3), all else with uniform numbers in [-0.1, 0.1]. The layer that computes the
-actions of a nondeterministic stack is the exception: it learns faster if it, too, begins uniform. Networks
-over natural language (chapter 7) begin uniform throughout, in [-0.05, 0.05].
+actions of a nondeterministic stack in a recurrent network is the exception: it learns faster if it, too,
+begins uniform. In stack attention it begins as the text says. Networks over natural language (chapter 7)
+begin uniform throughout, in [-0.05, 0.05].
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
-from ndstack.stacks import Several, Stack
+from ndstack.stacks import Several, Stack, Stratification, Superposition
 
 LayerInit = Literal["xavier", "uniform"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Begin:
+    """How a layer begins: uniform, or Xavier for each of some blocks of its outputs, times a gain."""
+
+    kind: LayerInit
+    blocks: tuple[int, ...] = ()
+    gain: float = 1.0
 
 
 def initialize(
@@ -24,6 +35,10 @@ def initialize(
     *,
     layers: LayerInit = "xavier",
     nondeterministic_actions: LayerInit = "uniform",
+    attention_actions: LayerInit = "xavier",
+    nondeterministic_pushes: LayerInit | None = None,
+    tanh_gain: float = 1.0,
+    stacks_apart: bool = False,
     bound: float = 0.1,
 ) -> None:
     """Give every parameter its first value; torch's own random numbers are not touched.
@@ -32,24 +47,66 @@ def initialize(
         network: any module.
         seed: the same seed gives the same numbers.
         layers: of fully connected layers.
-        nondeterministic_actions: of those that compute the actions of a nondeterministic stack.
+        nondeterministic_actions: of those that compute the actions of a nondeterministic stack in a recurrent
+            network.
+        attention_actions: of those that compute the actions of any stack in stack attention.
+        nondeterministic_pushes: of those that compute the vectors that recurrent networks push onto a
+            nondeterministic stack; if not given, as all layers.
+        tanh_gain: what Xavier weights are multiplied with in the layer whose tanh is pushed onto a
+            stratification stack.
+        stacks_apart: whether several superposition stacks count as having a layer each for Xavier's bound.
         bound: uniform numbers are from [-bound, bound].
     """
     generator = torch.Generator().manual_seed(seed)
-    uniform = _action_layers(network) if nondeterministic_actions == "uniform" else set()
+    action_layers = {True: nondeterministic_actions, False: attention_actions}
+    begins = _begins(network, layers, action_layers, nondeterministic_pushes, tanh_gain, stacks_apart)
     with torch.no_grad():
         for module in network.modules():
             if isinstance(module, torch.nn.LayerNorm):
                 module.reset_parameters()
                 continue
-            xavier = isinstance(module, torch.nn.Linear) and layers == "xavier" and module not in uniform
+            begin = begins.get(module, _Begin(layers))
+            xavier = isinstance(module, torch.nn.Linear) and layers == begin.kind == "xavier"
             for parameter in module.parameters(recurse=False):
                 if not xavier:
                     _fill(parameter, bound, generator)
                 elif parameter.dim() == 1:
                     parameter.zero_()
                 else:
-                    _fill(parameter, math.sqrt(6.0 / sum(parameter.shape)), generator)
+                    for block in torch.split(parameter, list(begin.blocks) or parameter.shape[0]):
+                        _fill(block, begin.gain * math.sqrt(6.0 / sum(block.shape)), generator)
+
+
+def _begins(
+    network: torch.nn.Module,
+    layers: LayerInit,
+    action_layers: dict[bool, LayerInit],
+    pushes_init: LayerInit | None,
+    gain: float,
+    apart: bool,
+) -> dict[torch.nn.Module, _Begin]:
+    """The layers between networks, or stack attention, and their stacks.
+
+    Args as of `initialize`; the action layers are those of recurrent networks (True) and stack attention.
+    """
+    begins: dict[torch.nn.Module, _Begin] = {}
+    for module in network.modules():
+        stack, recurrent = getattr(module, "stack", None), hasattr(module, "controller")
+        if not isinstance(stack, Stack):
+            continue
+        blocks = _blocks(stack) if apart else {}
+        actions, pushed = _Begin(layers, blocks.get("actions", ())), _Begin(layers, blocks.get("pushed", ()))
+        if not recurrent:
+            actions = dataclasses.replace(actions, kind=action_layers[False])
+        elif _nondeterministic(stack):
+            actions, pushed = _Begin(action_layers[True]), _Begin(pushes_init or layers)
+        elif isinstance(stack, Stratification):
+            pushed = _Begin(layers, gain=gain)
+        for name, begin in (("actions", actions), ("pushed", pushed)):
+            layer = getattr(module, name, None)
+            if isinstance(layer, torch.nn.Module):
+                begins[layer] = begin
+    return begins
 
 
 def _fill(parameter: torch.Tensor, bound: float, generator: torch.Generator) -> None:
@@ -58,14 +115,11 @@ def _fill(parameter: torch.Tensor, bound: float, generator: torch.Generator) -> 
     parameter.copy_(numbers.uniform_(-bound, bound, generator=generator))
 
 
-def _action_layers(network: torch.nn.Module) -> set[torch.nn.Module]:
-    """The layers that compute the actions of nondeterministic stacks."""
-    found = set()
-    for module in network.modules():
-        stack, actions = getattr(module, "stack", None), getattr(module, "actions", None)
-        if isinstance(stack, Stack) and isinstance(actions, torch.nn.Module) and _nondeterministic(stack):
-            found.add(actions)
-    return found
+def _blocks(stack: Stack[Any]) -> dict[str, tuple[int, ...]]:
+    """How many actions and pushed numbers each of several superposition stacks has."""
+    if not isinstance(stack, Superposition) or stack.synchronized:
+        return {}
+    return {"actions": (3,) * len(stack.sizes), "pushed": stack.sizes}
 
 
 def _nondeterministic(stack: torch.nn.Module) -> bool:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.grammars.grammar import Word
+from ndstack.kernels.tracing import Recordable
 from ndstack.nn.adaptive import AdaptiveOutput
 from ndstack.nn.backbone import Backbone
 from ndstack.nn.state import NetworkState
@@ -30,7 +31,7 @@ IGNORED = -100
 """The target of places that are not scored; torch has the same number."""
 
 
-class LanguageModel(torch.nn.Module):
+class LanguageModel(Recordable, torch.nn.Module):
     """A distribution over strings, symbol by symbol.
 
     Symbols have the indices of `alphabet`; `boundary`, the index after the last, is EOS and BOS.
@@ -83,10 +84,19 @@ class LanguageModel(torch.nn.Module):
         layer = torch.nn.Linear if output == "full" else AdaptiveOutput
         self.output: torch.nn.Linear | AdaptiveOutput = layer(backbone.output_size, self.boundary + 1)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the parameters."""
+        return next(self.output.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.output.parameters()).device
+
     def start(self, batch_size: int) -> NetworkState:
         """Networks that have read nothing, not even BOS."""
-        weight = self.output.weight
-        return self.backbone.start(batch_size, weight.dtype, weight.device)
+        return self.backbone.start(batch_size, self.dtype, self.device)
 
     def forward(self, symbols: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
         """Read strings, or go on with them.
@@ -153,7 +163,7 @@ class LanguageModel(torch.nn.Module):
 
         Shorter strings are filled up with symbol 0.
         """
-        device = self.output.weight.device
+        device = self.device
         if isinstance(words, Tensor):
             return words.to(device), None
         if isinstance(words, str):

@@ -109,6 +109,11 @@ def build(
     output: OutputKind = "full",
     layers_init: LayerInit = "xavier",
     actions_init: LayerInit = "uniform",
+    attention_actions_init: LayerInit = "xavier",
+    pushes_init: LayerInit | None = None,
+    tanh_gain: float = 1.0,
+    stacks_apart: bool = False,
+    exp_pushes: bool = False,
     init_bound: float = 0.1,
 ) -> LanguageModel:
     """The language model of this name, with its parameters initialised.
@@ -135,7 +140,14 @@ def build(
         dropout: in a transformer.
         output: "adaptive" for an adaptive softmax over many symbols, the common ones first in the alphabet.
         layers_init: how fully connected layers begin (`ndstack.nn.initialization`).
-        actions_init: how those that compute the actions of nondeterministic stacks begin.
+        actions_init: how those that compute the actions of nondeterministic stacks begin in recurrent
+            networks.
+        attention_actions_init: how those that compute the actions of stacks begin in stack attention.
+        pushes_init: how those that compute what recurrent networks push onto a nondeterministic stack begin;
+            if not given, as all layers.
+        tanh_gain: of Xavier weights in the layer that computes what is pushed onto a stratification stack.
+        stacks_apart: whether several superposition stacks have a layer each as far as Xavier's bound goes.
+        exp_pushes: whether stack attention pushes the exponential of what its layer computes.
         init_bound: of what begins with uniform numbers.
     """
     parsed, alphabet = parse(name), _alphabet(language)
@@ -159,6 +171,7 @@ def build(
                 heads=heads,
                 feedforward=feedforward,
                 dropout=dropout,
+                exp_pushes=exp_pushes,
             )
         else:
             _refuse(
@@ -187,7 +200,17 @@ def build(
     model = ModelConfig(
         alphabet=alphabet, input=input_kind, bos=embedded, output=output, backbone=backbone
     ).make()
-    initialize(model, seed, layers=layers_init, nondeterministic_actions=actions_init, bound=init_bound)
+    initialize(
+        model,
+        seed,
+        layers=layers_init,
+        nondeterministic_actions=actions_init,
+        attention_actions=attention_actions_init,
+        nondeterministic_pushes=pushes_init,
+        tanh_gain=tanh_gain,
+        stacks_apart=stacks_apart,
+        bound=init_bound,
+    )
     return model
 
 

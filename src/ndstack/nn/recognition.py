@@ -18,6 +18,7 @@ from ndstack.automata.compact import variants
 from ndstack.automata.pda import BottomMarkedPDA
 from ndstack.errors import NdstackError
 from ndstack.grammars import CFG, Rule
+from ndstack.grammars.greibach import ASK_THE_GRAMMAR
 from ndstack.nn.compiled import Layout, compile_mlp, compile_rnn, with_trap
 
 EOS, UNKNOWN = "EOS", "unknown"
@@ -179,7 +180,8 @@ def _without_weights(machine: Machine) -> Machine:
 
 def _network(automata: Sequence[RestrictedPDA], alphabet: tuple[str, ...], memory: int) -> Layout:
     """The automaton of the proof, and its layout, if the network is not too large."""
-    renamed = [_rename(pda) for pda in automata]
+    names = _shared_names(automata)
+    renamed = [_rename(pda, names) for pda in automata]
     parts = union(renamed) if len(renamed) > 1 else Union(renamed[0], (renamed[0].accept,))
     eos, unknown = distinct(EOS, alphabet), distinct(UNKNOWN, alphabet)
     parts = with_trap(parts, (*alphabet, unknown))
@@ -189,7 +191,7 @@ def _network(automata: Sequence[RestrictedPDA], alphabet: tuple[str, ...], memor
         raise NdstackError(
             f"the automaton has {len(layout.states)} states and {len(layout.tops)} stack symbols, and the "
             f"transition weights are dense in both: reading 40 symbols would take about {_size(need)}, more "
-            f"than the limit of {_size(memory)}; simplify the grammar or raise `memory`"
+            f"than the limit of {_size(memory)} (`memory` in Python); {ASK_THE_GRAMMAR}"
         )
     return layout
 
@@ -209,9 +211,22 @@ def _smallest(choices: list[list[RestrictedPDA]]) -> list[RestrictedPDA]:
     return min(found, key=cost)
 
 
-def _rename(pda: RestrictedPDA) -> RestrictedPDA:
-    """⊥ and numbers as stack symbols, so that the parts of a union share them."""
-    names = {x: str(number) for number, x in enumerate(pda.stack_alphabet)} | {pda.bottom: BOTTOM}
+def _shared_names(automata: Sequence[RestrictedPDA]) -> list[str]:
+    """⊥, then one name for the stack symbols of the same number in each automaton: theirs, joined by |."""
+    most = max(len(pda.stack_alphabet) for pda in automata)
+    found = [BOTTOM]
+    for number in range(1, most):
+        own = [pda.stack_alphabet[number] for pda in automata if number < len(pda.stack_alphabet)]
+        name = "|".join(dict.fromkeys(own))
+        while name in found:
+            name += "'"
+        found.append(name)
+    return found
+
+
+def _rename(pda: RestrictedPDA, shared: Sequence[str]) -> RestrictedPDA:
+    """The same names of stack symbols for all parts of a union, so that they share them."""
+    names = dict(zip(pda.stack_alphabet, shared, strict=False))
 
     def rename(stack: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(names[x] for x in stack)

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError
-from ndstack.nn import controllers
+from ndstack.errors import NdstackError, check_size
+from ndstack.kernels.tracing import opaque, refuse_recording
+from ndstack.nn import controllers, parts
 from ndstack.nn.backbone import Backbone, check_input
 from ndstack.nn.controllers import ControllerKind, Memory, make_controller
 from ndstack.nn.state import NetworkState
@@ -75,6 +77,9 @@ class StackRNN(Backbone):
         normalize_reading: bool = True,
     ) -> None:
         super().__init__()
+        input_size = check_size("input_size", input_size, 0)
+        hidden_size, num_layers = check_size("hidden_size", hidden_size), check_size("num_layers", num_layers)
+        reading_layers = check_size("reading_layers", reading_layers, 0)
         _check_options(hidden_size, stack, push_hidden, reading_layers, output_reading)
         if not normalize_reading:
             stack = _unnormalized(stack)
@@ -106,12 +111,11 @@ class StackRNN(Backbone):
 
     def start(self, batch_size: int, dtype: torch.dtype | None = None, device: Device = None) -> RNNState:
         """Hidden states and memory cells of zeros, and fresh stacks."""
-        like = self.controller.weight_hh_l0
-        assert isinstance(like, Tensor)
+        like = next(self.controller.parameters())
         dtype, device = dtype or like.dtype, device or like.device
         zeros = (torch.zeros(batch_size, self.hidden_size, dtype=dtype, device=device),) * self.num_layers
         stack = None if self.stack is None else self.stack.start(batch_size, dtype=dtype, device=device)
-        return RNNState(zeros, zeros if controllers.has_cells(self.controller) else (), stack)
+        return RNNState(zeros, zeros if self.controller_kind == "lstm" else (), stack)
 
     def initial_output(self, state: NetworkState) -> Tensor:
         """[B, output_size]: h_0 and, with `output_reading`, r_0."""
@@ -132,10 +136,16 @@ class StackRNN(Backbone):
         """
         state = None if state is None else self._own(state)
         check_input(x, self.input_size, None if state is None else state.batch_size)
-        state = self.start(x.shape[0], x.dtype, x.device) if state is None else state
+        state = self.start(x.shape[0], x.dtype, x.device) if state is None else self._like(state, x)
+        refuse_recording()
         if self.stack is None:
             output, memory = controllers.run(self.controller, x, Memory(state.hidden, state.cells))
             return output, RNNState(*memory, None)
+        return self._with_stack(x, state)
+
+    @opaque
+    def _with_stack(self, x: Tensor, state: RNNState) -> tuple[Tensor, RNNState]:
+        """`forward` of a network with a stack."""
         if self.in_one_operation:
             hidden, readings, state = self._fused(x, state)
         else:
@@ -145,14 +155,55 @@ class StackRNN(Backbone):
 
     @property
     def in_one_operation(self) -> bool:
-        """Whether controller and stack are run together by `Stack.run_lstm`."""
+        """Whether controller and stack are run together by `Stack.run_lstm`.
+
+        Not if a part of the network was replaced or has hooks: such a part is called, at every step.
+        """
         single = self.controller_kind == "lstm" and self.num_layers == 1
-        return self.stack is not None and single and not self.reading_layers and not self.push_hidden
+        simple = single and not self.reading_layers and not self.push_hidden
+        return simple and self.stack is not None and self._drives and self._untouched(self.controller)
+
+    @property
+    def _drives(self) -> bool:
+        """Whether the stack can be driven by the weights of the layers, instead of what these give."""
+        layers = [layer for layer in (self.actions, self.pushed) if layer is not None]
+        return not parts.hooked(self.stack) and all(map(parts.is_linear, layers))
+
+    def _untouched(self, controller: torch.nn.Module) -> bool:
+        read_size = 0 if self.stack is None else self.stack.reading_size
+        sizes = self.hidden_size if self.reading_layers else read_size
+        return parts.is_recurrent(controller, self.input_size + sizes, self.hidden_size, self.num_layers)
 
     def _own(self, state: NetworkState) -> RNNState:
         if not isinstance(state, RNNState):
             raise NdstackError(f"a {type(state).__name__} given, expected the RNNState of an earlier call")
+        cells = self.num_layers if controllers.has_cells(self.controller) else 0
+        held: tuple[Any, Any] = (state.hidden, state.cells)  # a file may say anything
+        counts = [len(part) if isinstance(part, tuple) else -1 for part in held]
+        tensors = () if -1 in counts else (*held[0], *held[1])
+        shape = (state.batch_size, self.hidden_size)
+        if (
+            counts != [self.num_layers, cells]
+            or not all(isinstance(t, Tensor) and t.shape == shape and t.is_floating_point() for t in tensors)
+            or (state.stack is None) != (self.stack is None)
+        ):
+            raise NdstackError(
+                f"the state is that of another network, expected {self.num_layers} layers of "
+                f"{self.hidden_size} units {'with' if self.stack else 'without'} a stack; use start()"
+            )
         return state
+
+    def _like(self, state: RNNState, x: Tensor) -> RNNState:
+        """What the controller carries, in the dtype of its input; it must be on the same device."""
+        memory = (*state.hidden, *state.cells)
+        if any(tensor.device != x.device for tensor in memory):
+            raise NdstackError(
+                f"the input is on {x.device}, but the state on {memory[0].device}; use state.to(device)"
+            )
+        if self.in_one_operation or all(tensor.dtype == x.dtype for tensor in memory):
+            return state
+        hidden, cells = (tuple(tensor.to(x.dtype) for tensor in part) for part in (state.hidden, state.cells))
+        return RNNState(hidden, cells, state.stack)
 
     def _controls(self) -> tuple[Tensor, Tensor]:
         """Weight and bias of the layer that drives the stack: actions, then the vector to push."""
@@ -179,21 +230,17 @@ class StackRNN(Backbone):
     def _by_steps(self, x: Tensor, state: RNNState) -> tuple[Tensor, Tensor, RNNState]:
         """The same, step by step."""
         assert self.stack is not None
-        assert self.actions is not None
-        controls, read_size = self._controls(), self.controller.input_size - self.input_size
-        inputs, weights = controllers.prepare(self.controller, x, read_size)
+        advance, drives = self._stepper(x), self._drives and not self.push_hidden
+        controls = self._controls() if drives else ()
         memory, stack = Memory(state.hidden, state.cells), state.stack
         assert stack is not None
         hidden, readings = [], []
-        for given in inputs:
+        for t in range(x.shape[1]):
             reading = stack.reading.to(x.dtype)  # a stack may be more precise than the network
             reading = reading if self.reader is None else self.reader(reading)
-            memory = controllers.step(self.controller, weights, given, reading, memory)
+            memory = advance(t, reading, memory)
             top = memory.hidden[-1]
-            if self.push_hidden:
-                stack = self.stack.step(stack, self.actions(top), top)
-            else:
-                stack = self.stack.drive(stack, top, *controls)
+            stack = self.stack.drive(stack, top, *controls) if drives else self._step_stack(stack, top)
             hidden.append(top)
             readings.append(stack.reading)
         if not hidden:
@@ -202,6 +249,33 @@ class StackRNN(Backbone):
             ]
             return nothing[0], nothing[1], state
         return torch.stack(hidden, dim=1), torch.stack(readings, dim=1), RNNState(*memory, stack)
+
+    def _stepper(self, x: Tensor) -> Callable[[int, Tensor, Memory], Memory]:
+        """A function of the number of a step, the reading and the memory before it: the controller's step."""
+        controller = self.controller
+        if not self._untouched(controller):
+            return lambda t, reading, memory: controllers.call(
+                controller, torch.cat([x[:, t], reading], dim=1), memory
+            )
+        inputs, weights = controllers.prepare(controller, x, controller.input_size - self.input_size)
+        return lambda t, reading, memory: controllers.step(controller, weights, inputs[t], reading, memory)
+
+    def _step_stack(self, state: State, top: Tensor) -> State:
+        """One step of the stack, from what the layers give when they are called."""
+        assert self.stack is not None
+        assert self.actions is not None
+        pushed = top if self.push_hidden else None
+        if self.pushed is not None:
+            pushed = self.pushed(top)
+            if self.stack.push_activation != "identity":
+                pushed = getattr(torch, self.stack.push_activation)(pushed)
+        new: State
+        if not parts.hooked(self.stack):
+            new = self.stack.step(state, self.actions(top), pushed)
+            return new
+        vectors = None if pushed is None else pushed[:, None]
+        _, new = self.stack(self.actions(top)[:, None], vectors, state)
+        return new
 
 
 def _unnormalized(stack: Stack[Any] | None) -> Stack[Any]:
@@ -220,8 +294,8 @@ def _check_options(
     output_reading: bool,
 ) -> None:
     """Raise an error in one line unless the options fit together."""
-    if reading_layers < 0:
-        raise NdstackError(f"reading_layers is {reading_layers}, expected 0 or more")
+    if stack is not None and not isinstance(stack, Stack):
+        raise NdstackError(f"{stack!r} given as the stack, expected a Stack of ndstack.stacks, or None")
     if stack is None and (push_hidden or reading_layers or output_reading):
         raise NdstackError("push_hidden, reading_layers and output_reading need a stack, but none is given")
     if push_hidden and stack is not None and stack.push_size != hidden_size:

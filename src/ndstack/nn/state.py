@@ -13,6 +13,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from ndstack.errors import NdstackError
 from ndstack.stacks.state import State
 
 
@@ -28,7 +29,9 @@ class NetworkState:
     @property
     def batch_size(self) -> int:
         """The number of networks held."""
-        return next(_batch_sizes(self))
+        for size in _batch_sizes(self):
+            return size
+        raise NdstackError(f"a {type(self).__name__} that holds nothing given, expected that of a network")
 
     def detach(self) -> Self:
         """The same state, cut off from the gradient (truncated BPTT)."""
@@ -71,7 +74,7 @@ class NetworkState:
 def _batch_sizes(value: Any) -> Iterator[int]:
     """The first dimensions of all tensors held."""
     if isinstance(value, Tensor):
-        yield value.shape[0]
+        yield value.shape[0] if value.dim() else 0
     elif isinstance(value, State):
         yield value.batch_size
     elif isinstance(value, NetworkState):

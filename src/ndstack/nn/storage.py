@@ -98,6 +98,18 @@ def read(path: Path, expected: dict[str, Tensor] | None = None) -> tuple[dict[st
     return tensors, note
 
 
+def read_note(path: Path) -> str:
+    """The note of a file that `pack` made, without its tensors; the checksum is not computed."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {}).get("ndstack", "{}"))
+    except OSError as error:
+        raise NdstackError(f"cannot read {path}: {error.strerror or error}") from None
+    except (safetensors.SafetensorError, ValueError, RecursionError) as error:
+        raise NdstackError(f"{path} is damaged or not a safetensors file: {error}") from None
+    return str(header.get("note", "")) if isinstance(header, dict) else ""
+
+
 def _check_expected(path: Path, tensors: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
     for problem, names in (
         ("lacks", set(expected) - set(tensors)),

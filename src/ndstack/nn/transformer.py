@@ -20,7 +20,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError
+from ndstack.errors import NdstackError, check_size
+from ndstack.kernels.tracing import refuse_recording
 from ndstack.nn.attention import (
     Attention,
     AttentionState,
@@ -51,8 +52,7 @@ class TransformerLayer(torch.nn.Module):
         super().__init__()
         d_model = attention.d_model
         check_dropout(dropout)
-        if feedforward < 1:
-            raise NdstackError(f"feedforward is {feedforward}, expected 1 or more hidden units")
+        feedforward = check_size("feedforward", feedforward)
         self.attention_norm = torch.nn.LayerNorm(d_model)
         self.attention = attention
         self.feedforward_norm = torch.nn.LayerNorm(d_model)
@@ -110,6 +110,7 @@ class Transformer(Backbone):
         feedforward: the number of hidden units of each feedforward sublayer.
         dropout: the rate of dropout on embeddings, attention weights, hidden units of feedforward
             sublayers and what sublayers give; in training only.
+        exp_pushes: of all layers of stack attention, see there.
     """
 
     needs_bos: ClassVar[bool] = True
@@ -121,14 +122,18 @@ class Transformer(Backbone):
         heads: int = 4,
         feedforward: int = 64,
         dropout: float = 0.1,
+        *,
+        exp_pushes: bool = False,
     ) -> None:
         super().__init__()
+        d_model = check_size("d_model", d_model)
         _check_kinds(layers)
+        self.exp_pushes = exp_pushes
         self.input_size = self.output_size = self.d_model = d_model
         self.input_scale = math.sqrt(d_model)
         self.layers = torch.nn.ModuleList(
             TransformerLayer(
-                StackAttention(d_model, kind)
+                StackAttention(d_model, kind, exp_pushes=exp_pushes)
                 if isinstance(kind, Stack)
                 else DotProductAttention(d_model, heads, dropout=dropout),
                 feedforward,
@@ -165,6 +170,7 @@ class Transformer(Backbone):
                 f"state of another network given, expected that of a transformer of {len(self.layers)} layers"
             )
         check_input(x, self.d_model, None if state is None else state.batch_size)
+        refuse_recording()
         if state is None:
             state = self.start(x.shape[0], x.dtype, x.device)
         n = x.shape[1]

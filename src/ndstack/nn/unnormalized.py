@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -62,6 +63,14 @@ class Unnormalized(Stack[UnnormalizedState]):
         """All stacks hold the bottom symbol, in state 0, with weight 1."""
         reading = self.original.start(batch_size, dtype=dtype, device=device).reading
         return UnnormalizedState(reading, self.inner.start(batch_size, dtype=dtype, device=device))
+
+    def _fits(self, state: Any) -> bool:
+        inner = getattr(state, "inner", None)
+        return (
+            isinstance(inner, NondeterministicState)
+            and self.inner._belongs(inner)
+            and inner.batch_size == len(state.reading)
+        )
 
     def _step(self, state: UnnormalizedState, actions: Tensor, pushed: Tensor | None) -> UnnormalizedState:
         return self._scan(state, actions[:, None], pushed)[1]

@@ -16,7 +16,7 @@ A stack is a `torch.nn.Module` without running state: what changes from step to 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,8 @@ from torch import Tensor
 from ndstack.errors import NdstackError
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.lstm import cell as lstm_cell
+from ndstack.kernels.rows import in_own_precision
+from ndstack.kernels.tracing import Recordable, opaque
 from ndstack.stacks.state import Device, State
 
 __all__ = ["PushActivation", "Stack", "State", "StateT"]
@@ -34,8 +36,16 @@ PushActivation = Literal["sigmoid", "tanh", "identity"]
 
 StateT = TypeVar("StateT", bound=State)
 
+_BUILT_ON = {
+    "log_weights": ("_drive", "_step_lstm", "_run_lstm"),
+    "_step": ("_scan", "_drive", "_step_lstm", "_run_lstm"),
+    "_drive": ("_step_lstm", "_run_lstm"),
+    "_step_lstm": ("_run_lstm",),
+}
+"""What the methods of the base class use, by which a subclass is to be judged if it has changed that."""
 
-class Stack(torch.nn.Module, ABC, Generic[StateT]):
+
+class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
     """A differentiable stack.
 
     Attributes:
@@ -46,14 +56,23 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             applies it, or not.
 
     Subclasses set these four and define `start`, `_step` and, where they can do better than the
-    versions here, `_scan`, `_drive`, `_step_lstm` and `_run_lstm`. The public methods check shapes and bring
-    what they are given to the dtype of the state.
+    versions here, `_scan`, `_drive`, `_step_lstm` and `_run_lstm`; and `_fits`, if what they carry has to be
+    of certain sizes. The public methods check shapes and states and bring what they are given to the dtype of
+    the state, in which all is computed, in a region of `torch.autocast` too.
     """
 
     action_size: int
     push_size: int
     reading_size: int
     push_activation: PushActivation = "sigmoid"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A class that changes what a step is inherits no faster version of what steps were before."""
+        super().__init_subclass__(**options)
+        own = vars(cls)
+        older = {name for changed, names in _BUILT_ON.items() if changed in own for name in names}
+        for name in older - own.keys():
+            setattr(cls, name, getattr(Stack, name))
 
     @abstractmethod
     def start(self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None) -> StateT:
@@ -65,6 +84,8 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             device: where; torch's default device if not given.
         """
 
+    @opaque
+    @in_own_precision
     def step(self, state: StateT, actions: Tensor, pushed: Tensor | None = None) -> StateT:
         """One step. The new reading is `new_state.reading`; the old state stays valid.
 
@@ -73,12 +94,13 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             actions: [B, action_size], raw logits.
             pushed: [B, push_size]; None if and only if `push_size` is 0.
         """
+        self._check_state(state)
         self._check(actions, pushed, (state.batch_size,), state)
         dtype = state.reading.dtype
         if actions.dtype != dtype:
-            actions = actions.to(dtype)
+            actions = _real(actions).to(dtype)
         if pushed is not None and pushed.dtype != dtype:
-            pushed = pushed.to(dtype)
+            pushed = _real(pushed).to(dtype)
         return self._step(state, actions, pushed)
 
     @property
@@ -86,6 +108,8 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
         """How wide the layer that drives the stack is: `action_size + push_size`."""
         return self.action_size + self.push_size
 
+    @opaque
+    @in_own_precision
     def drive(self, state: StateT, hidden: Tensor, weight: Tensor, bias: Tensor) -> StateT:
         """One step from the hidden state of a controller, with the layer between the two.
 
@@ -99,8 +123,10 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             weight: [control_size, H].
             bias: [control_size].
         """
+        self._check_state(state)
+        _check_tensors(hidden, weight, bias)
         reading, size = state.reading, self.action_size + self.push_size
-        units = hidden.shape[-1]
+        units = hidden.shape[-1] if hidden.dim() else 0
         if (
             hidden.shape != (reading.shape[0], units)
             or weight.shape != (size, units)
@@ -118,13 +144,15 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
                 f"but the stack is on {device}; use state.to(device)"
             )
         if hidden.dtype != reading.dtype:
-            hidden = hidden.to(reading.dtype)
+            hidden = _real(hidden).to(reading.dtype)
         if weight.dtype != reading.dtype:
-            weight = weight.to(reading.dtype)
+            weight = _real(weight).to(reading.dtype)
         if bias.dtype != reading.dtype:
-            bias = bias.to(reading.dtype)
+            bias = _real(bias).to(reading.dtype)
         return self._drive(state, hidden, weight, bias)
 
+    @opaque
+    @in_own_precision
     def scan(
         self, actions: Tensor, pushed: Tensor | None = None, state: StateT | None = None
     ) -> tuple[Tensor, StateT]:
@@ -138,17 +166,22 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
         Returns:
             The readings after each of the n steps, [B, n, reading_size], and the last state.
         """
+        _check_tensors(actions)
         if actions.dim() != 3:
             raise NdstackError(
                 f"actions of shape {list(actions.shape)} given, expected [batch, length, {self.action_size}]"
             )
         if state is None:
-            dtype = torch.promote_types(actions.dtype, torch.float32)
+            dtype = torch.promote_types(_real(actions).dtype, torch.float32)
             state = self.start(actions.shape[0], dtype=dtype, device=actions.device)
+        self._check_state(state)
         self._check(actions, pushed, (state.batch_size, actions.shape[1]), state)
         dtype = state.reading.dtype
-        return self._scan(state, actions.to(dtype), None if pushed is None else pushed.to(dtype))
+        pushed = None if pushed is None else _real(pushed).to(dtype)
+        return self._scan(state, _real(actions).to(dtype), pushed)
 
+    @opaque
+    @in_own_precision
     def run_lstm(
         self,
         inputs: Tensor,
@@ -170,7 +203,9 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
         Returns:
             h_1..h_n, [B, n, H]; r_1..r_n, [B, n, reading_size]; (h_n, c_n); and the last state.
         """
-        batch, units = state.batch_size, memory[0].shape[-1]
+        self._check_state(state)
+        _check_tensors(inputs, *weights, *memory)
+        batch, units = state.batch_size, memory[0].shape[-1] if memory[0].dim() else 0
         if inputs.dim() != 3:
             raise NdstackError(
                 f"inputs of shape {list(inputs.shape)} given, expected [{batch}, length, {4 * units}]"
@@ -185,6 +220,8 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             )
         return self._run_lstm(inputs, weights, memory, state)
 
+    @opaque
+    @in_own_precision
     def step_lstm(
         self, inputs: Tensor, weights: LSTMWeights, memory: tuple[Tensor, Tensor], state: StateT
     ) -> tuple[tuple[Tensor, Tensor], StateT]:
@@ -199,6 +236,8 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
         Returns:
             (h_t, c_t), and the new state.
         """
+        self._check_state(state)
+        _check_tensors(inputs, *weights, *memory)
         if inputs.dim() != 2:
             raise NdstackError(f"inputs of shape {list(inputs.shape)} given, expected [batch, 4 * units]")
         return self._step_lstm(*self._fitting(inputs, weights, memory, state), state)
@@ -255,8 +294,36 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
             readings.append(state.reading)
         return torch.stack(hidden, dim=1), torch.stack(readings, dim=1), memory, state
 
+    def _fits(self, state: Any) -> bool:
+        """Whether a state, known to have a reading of the right size, is one of this stack."""
+        return True
+
+    def _belongs(self, state: Any) -> bool:
+        """Whether a state is one of this stack, wherever it comes from."""
+        reading = getattr(state, "reading", None)
+        return (
+            isinstance(state, State)
+            and isinstance(reading, Tensor)
+            and reading.dim() == 2
+            and reading.shape[1] == self.reading_size
+            and reading.is_floating_point()
+            and reading.layout is torch.strided
+            and self._fits(state)
+        )
+
+    def _check_state(self, state: Any) -> None:
+        """Raise an error in one line unless the state belongs to this stack."""
+        if not isinstance(state, State):
+            raise NdstackError(f"a {type(state).__name__} given as a state, expected what start() gives")
+        if not self._belongs(state):
+            raise NdstackError(
+                "the state belongs to a stack of other sizes than this "
+                f"{type(self).__name__}({self.extra_repr()}); use start() of this one"
+            )
+
     def _check(self, actions: Tensor, pushed: Tensor | None, leading: tuple[int, ...], state: State) -> None:
         """Raise an error in one line unless shapes and devices fit."""
+        _check_tensors(actions, *(() if pushed is None else (pushed,)))
         if actions.shape != (*leading, self.action_size):
             raise NdstackError(
                 f"actions of shape {list(actions.shape)} given, expected "
@@ -280,7 +347,8 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
         self, inputs: Tensor, weights: LSTMWeights, memory: tuple[Tensor, Tensor], state: State
     ) -> tuple[Tensor, LSTMWeights, tuple[Tensor, Tensor]]:
         """What an LSTM gives, in the precision of the state; an error in one line unless all fits."""
-        reading, units, controls = state.reading, memory[0].shape[-1], self.action_size + self.push_size
+        reading, units = state.reading, memory[0].shape[-1] if memory[0].dim() else 0
+        controls = self.action_size + self.push_size
         device, dtype, convert = reading.device, reading.dtype, False
         tensors, batch = (*weights, *memory, inputs), reading.shape[0]
         expected = (
@@ -300,11 +368,26 @@ class Stack(torch.nn.Module, ABC, Generic[StateT]):
                 )
             convert = convert or tensor.dtype != dtype
         if convert:
-            inputs, weights = inputs.to(dtype), LSTMWeights(*(tensor.to(dtype) for tensor in weights))
-            memory = memory[0].to(dtype), memory[1].to(dtype)
+            weights = LSTMWeights(*(_real(tensor).to(dtype) for tensor in weights))
+            inputs, memory = _real(inputs).to(dtype), (_real(memory[0]).to(dtype), _real(memory[1]).to(dtype))
         return inputs, weights, memory
 
     def _wants(self) -> str:
         """What the owner must supply, for error messages."""
         pushed = f"{self.push_size} pushed numbers" if self.push_size else "no pushed vector"
         return f"{type(self).__name__} takes {self.action_size} action logits and {pushed} a step"
+
+
+def _check_tensors(*given: Any) -> None:
+    """Raise an error in one line unless these are ordinary tensors."""
+    for tensor in given:
+        if not isinstance(tensor, Tensor):
+            raise NdstackError(f"a {type(tensor).__name__} given, expected a tensor; use torch.as_tensor")
+        if tensor.layout is not torch.strided:
+            raise NdstackError(f"a tensor of layout {tensor.layout} given; use .to_dense()")
+
+
+def _real(tensor: Tensor) -> Tensor:
+    if tensor.is_complex():
+        raise NdstackError(f"a tensor of {tensor.dtype} given, expected real numbers")
+    return tensor

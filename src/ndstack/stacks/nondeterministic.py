@@ -21,19 +21,22 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Callable
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError
+from ndstack.errors import NdstackError, check_size
 from ndstack.functional.nondeterministic import attended
 from ndstack.kernels.cpu_lstm_op import Driven
 from ndstack.kernels.cpu_lstm_op import run as run_lstm
 from ndstack.kernels.cpu_state import Memory, Place, advance, lost_too_much, settled, start, with_room
+from ndstack.kernels.cpu_step import LOST
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.scan import Setting, action_sizes, in_log_space, scan
+from ndstack.kernels.spoiled import spoil_together
 from ndstack.stacks.base import Stack, State
+from ndstack.stacks.charts import charts_fit, joined
 
 
 def compiled(weights: Tensor) -> bool:
@@ -75,6 +78,9 @@ class NondeterministicState(State):
         memory, place = settled(self.memory, self.place)
         return dataclasses.replace(self, memory=memory, place=place)
 
+    def __getstate__(self) -> dict[str, object]:
+        return vars(self.settled())  # a tape knows addresses, which mean nothing elsewhere
+
     def _map(self, change: Callable[[Tensor], Tensor], *, spared: bool = False) -> Self:
         own = self.settled()
         return super(NondeterministicState, own)._map(change, spared=spared)
@@ -112,12 +118,9 @@ class Nondeterministic(Stack[NondeterministicState]):
         bottom_fix: bool = True,
     ) -> None:
         super().__init__()
-        for name, value in (("states", states), ("symbols", symbols)):
-            if value < 1:
-                raise NdstackError(f"{name} is {value}, expected 1 or more")
-        for name, size in (("vector_size", vector_size), ("window", window)):
-            if size is not None and size < 1:
-                raise NdstackError(f"{name} is {size}, expected 1 or more, or None")
+        states, symbols = check_size("states", states), check_size("symbols", symbols)
+        vector_size = None if vector_size is None else check_size("vector_size", vector_size)
+        window = None if window is None else check_size("window", window)
         self.states, self.symbols, self.vector_size = states, symbols, vector_size
         self.normalized, self.read_states = normalized, read_states
         self.window, self.bottom_fix = window, bottom_fix
@@ -162,6 +165,10 @@ class Nondeterministic(Stack[NondeterministicState]):
         weights = torch.log_softmax(torch.cat(parts, -1), -1)
         shares = torch.split(weights, widths, -1)
         return torch.cat([share.flatten(-2) for share in shares], -1)
+
+    def _fits(self, state: Any) -> bool:
+        automaton = (self.states, self.symbols, self.window or 0, self.bottom_fix)
+        return isinstance(state, NondeterministicState) and charts_fit(state, automaton, self.vector_size)
 
     def _step(
         self, state: NondeterministicState, actions: Tensor, pushed: Tensor | None
@@ -259,7 +266,7 @@ class Nondeterministic(Stack[NondeterministicState]):
             return tensor.index_copy(0, rows, part.to(tensor.dtype))
 
         hidden, readings = replaced(hidden, better[0]), replaced(readings, better[1])
-        actions = replaced(actions, _joined(better[3].history))
+        actions = replaced(actions, joined(better[3].history, len(rows), self.action_size, time))
         if vectors is not None and better[3].vectors is not None:
             vectors = replaced(vectors, better[3].vectors)
         new = NondeterministicState(readings[:, -1], vectors, (actions,), (), None, time)
@@ -299,6 +306,8 @@ class Nondeterministic(Stack[NondeterministicState]):
         self, state: NondeterministicState, weights: Tensor, pushed: Tensor | None
     ) -> tuple[Tensor, NondeterministicState]:
         """Some steps with the given log weights [B, n, A] and vectors [B, n, m]."""
+        if pushed is not None:
+            weights, pushed = spoil_together(weights, pushed)
         steps, time = weights.shape[1], state.time + weights.shape[1]
         history = (*state.history, weights) if state.complete else ()
         vectors = state.vectors
@@ -327,18 +336,20 @@ class Nondeterministic(Stack[NondeterministicState]):
     ) -> tuple[Tensor, Tensor | None, Memory, Place]:
         """The steps by the compiled backend, on the CPU wherever the weights are."""
         dtype = weights.dtype if self.window is None else torch.float64
+        if weights.is_meta:
+            raise NdstackError("steps of a nondeterministic stack need numbers, but the tensors are on meta")
         memory, place = tuple(part.cpu() for part in state.memory), state.place
         if place is None:
             memory, place = self._fresh(state.batch_size, state.time + weights.shape[1], dtype)
             if state.time:
-                past = _joined(state.history).cpu()
+                past = joined(state.history, state.batch_size, self.action_size, state.time).cpu()
                 *_, memory, place = self._advance(memory, place, past, state.history)
         reading, attention, memory, place = self._advance(memory, place, weights.cpu(), history)
         attention = None if attention is None else attention.to(weights)
         return reading.to(weights), attention, memory, place
 
     def _fresh(self, batch: int, steps: int, dtype: torch.dtype) -> tuple[Memory, Place]:
-        band = self.window or 0
+        band, dtype = self.window or 0, torch.promote_types(dtype, torch.float32)
         return start(batch, self.states, self.symbols, band, self.bottom_fix, steps, dtype)
 
     def _advance(
@@ -359,13 +370,13 @@ class Nondeterministic(Stack[NondeterministicState]):
             )
         if not history or call.all_sure:
             return reading, attention, memory, place
-        past = _joined(history).to("cpu", torch.float64)
+        past = joined(history, len(weights), self.action_size).to("cpu", torch.float64)
         if dtype == torch.float32:
             memory, place = self._fresh(past.shape[0], past.shape[1], torch.float64)
             reading, attention, memory, place = self._advance(memory, place, past, history)
             attention = None if attention is None else attention[:, -steps:]
             return reading[:, -steps:], attention, memory, place
-        rows = torch.from_numpy(~call.sure).nonzero().squeeze(-1)
+        rows = torch.from_numpy(call.sure == LOST).nonzero().squeeze(-1)
         better, places = in_log_space(past[rows], self._setting("reference"))
         reading = reading.index_copy(0, rows, better[:, -steps:])
         if attention is not None:
@@ -381,8 +392,3 @@ class Nondeterministic(Stack[NondeterministicState]):
             shape = (*probability.shape[:2], self.states, self.symbols, *probability.shape[3:])
             probability = probability.reshape(shape).sum(2)
         return probability.flatten(2)
-
-
-def _joined(history: tuple[Tensor, ...]) -> Tensor:
-    """All log weights, [B, n, A]."""
-    return torch.cat([part if part.dim() == 3 else part[:, None] for part in history], 1)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError
+from ndstack.errors import check_size
 from ndstack.kernels import stratification as kernel
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.rows import compilable
 from ndstack.stacks.base import Stack, State
+from ndstack.stacks.fitting import is_like
 from ndstack.stacks.state import Device
 
 
@@ -49,9 +51,7 @@ class Stratification(Stack[StratificationState]):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        if size < 1:
-            raise NdstackError(f"size {size} given, expected at least 1")
-        self.push_size = self.reading_size = size
+        self.push_size = self.reading_size = check_size("size", size)
 
     def start(
         self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None
@@ -61,6 +61,10 @@ class Stratification(Stack[StratificationState]):
             torch.zeros(batch_size, self.push_size, dtype=dtype, device=device),
             torch.empty(batch_size, 0, 1 + self.push_size, dtype=dtype, device=device),
         )
+
+    def _fits(self, state: Any) -> bool:
+        shape = (state.batch_size, None, 1 + self.push_size)
+        return isinstance(state, StratificationState) and is_like(state.elements, state.reading, *shape)
 
     def _step(
         self, state: StratificationState, actions: Tensor, pushed: Tensor | None

@@ -11,15 +11,17 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError
+from ndstack.errors import NdstackError, check_size
 from ndstack.kernels import superposition as kernel
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.rows import compilable
 from ndstack.stacks.base import Stack, State
+from ndstack.stacks.fitting import is_like
 from ndstack.stacks.state import Device
 
 
@@ -52,12 +54,11 @@ class Superposition(Stack[SuperpositionState]):
         self, size: int | Sequence[int], depth: int | None = None, *, synchronized: bool = False
     ) -> None:
         super().__init__()
-        self.sizes = (size,) if isinstance(size, int) else tuple(size)
-        if not self.sizes or min(self.sizes) < 1:
-            raise NdstackError(f"size {size} given, expected at least 1 for each stack")
-        if depth is not None and depth < 1:
-            raise NdstackError(f"depth {depth} given, expected at least 1, or None for no limit")
-        self.depth = depth
+        sizes = size if isinstance(size, Sequence) and not isinstance(size, str) else (size,)
+        self.sizes = tuple(check_size("size", one) for one in sizes)
+        if not self.sizes:
+            raise NdstackError("no sizes given, expected one for each of one or more stacks")
+        self.depth = None if depth is None else check_size("depth", depth)
         self.synchronized = synchronized
         self.action_size = 3 if synchronized else 3 * len(self.sizes)
         self.push_size = self.reading_size = sum(self.sizes)
@@ -73,6 +74,14 @@ class Superposition(Stack[SuperpositionState]):
             torch.zeros(batch_size, self.reading_size, dtype=dtype, device=device),
             torch.empty(batch_size, len(self._sizes), 0, max(self._sizes), dtype=dtype, device=device),
         )
+
+    def _fits(self, state: Any) -> bool:
+        if not isinstance(state, SuperpositionState):
+            return False
+        shape = (state.batch_size, len(self._sizes), None, max(self._sizes))
+        if not is_like(state.cells, state.reading, *shape):
+            return False
+        return self.depth is None or bool(state.cells.shape[2] <= self.depth)
 
     def _step(self, state: SuperpositionState, actions: Tensor, pushed: Tensor | None) -> SuperpositionState:
         assert pushed is not None

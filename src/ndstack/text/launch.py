@@ -13,7 +13,7 @@ from ndstack.text.corpus import Corpus, Header, read_corpus
 from ndstack.text.task import TextTask
 from ndstack.training import CorpusConfig, Result, Run, RunConfig, Share, Task
 from ndstack.training.config import merge
-from ndstack.training.material import Show, make_model, take_start
+from ndstack.training.material import Show, make_model
 
 RECIPE: dict[str, Any] = {
     "optimizer": "sgd",
@@ -90,12 +90,7 @@ def train(
     folder: str | Path, config: RunConfig | None = None, *, show: Show = "nothing", tensorboard: bool = False
 ) -> Result:
     """Begin a run on text in a new folder or, without a configuration, go on with the one that is there."""
-    if config is None:
-        corpus_of(Run.open(folder).config)
-    else:
-        take_start(
-            config, make(config, Share(), show)[0]
-        )  # what is wrong is found before anything is written
+    corpus_of(Run.open(folder).config if config is None else config)
     return training.train(folder, config, show=show, tensorboard=tensorboard, make=make)
 
 

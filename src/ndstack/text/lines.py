@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from ndstack.errors import DatasetError
 from ndstack.progress import Advance, unseen
+from ndstack.text.splitting import Stretch
 from ndstack.text.vocabulary import END
 
 BLOCK = 1 << 20
@@ -15,25 +18,47 @@ Piece = tuple[list[str], bool]
 """Some words of a line, in order, and whether the line ends after them."""
 
 
-def pieces(path: Path, progress: Advance = unseen) -> Iterator[Piece]:
-    """The lines of a file, those longer than a block in several pieces.
+Tokenize = Literal["spaces", "words"]
+_WORD = re.compile(r"<unk>|\w+(?:(?:['’-]|(?<=\d)[.,](?=\d))\w+)*|[^\w\s]")
 
-    Words are what stands between spaces, tabs and ends of lines; the last line need not have an end.
+
+def separate(text: str, tokenize: Tokenize) -> list[str]:
+    """The words of a text.
+
+    "spaces": what stands between white space, as it is. "words": the same, cut further: letters, digits and
+    underscores in a row are a word, also across an apostrophe or hyphen inside it (don't, well-known) and a
+    point or comma between digits (3.14, 1,000); every other character is a word of its own, except in
+    `<unk>`. Upper case is kept, abbreviations lose their point, and scripts written without spaces stay in
+    one piece.
+    """
+    return text.split() if tokenize == "spaces" else _WORD.findall(text)
+
+
+def pieces(
+    source: Path | Stretch, progress: Advance = unseen, tokenize: Tokenize = "spaces"
+) -> Iterator[Piece]:
+    """The lines of a file or a stretch of one, those longer than a block in several pieces.
+
+    White space separates words; the last line need not have an end.
 
     Args:
-        path: a UTF-8 text.
+        source: a UTF-8 text.
         progress: called with the number of bytes read since the last call.
+        tokenize: what else separates words; see `separate`.
     """
-    line, rest, open_line = 1, b"", False
+    stretch = Stretch(source) if isinstance(source, Path) else source
+    path, line, rest, open_line = stretch.path, stretch.line, b"", False
     try:
         with path.open("rb") as file:
+            file.seek(stretch.start)
             while True:
-                block = file.read(BLOCK)
+                left = BLOCK if stretch.stop is None else min(BLOCK, stretch.stop - file.tell())
+                block = file.read(left)
                 progress(len(block))
                 text = rest + block
                 cut = len(text) if not block else 1 + max(map(text.rfind, (b"\n", b" ", b"\t")))
                 if cut:
-                    for piece in _split(path, line, text[:cut]):
+                    for piece in _split(path, line, text[:cut], tokenize):
                         yield piece
                         line += piece[1]
                         open_line = not piece[1] and (open_line or bool(piece[0]))
@@ -56,7 +81,7 @@ def sentences_of(path: Path) -> Iterator[list[str]]:
             sentence = []
 
 
-def _split(path: Path, line: int, text: bytes) -> Iterator[Piece]:
+def _split(path: Path, line: int, text: bytes, tokenize: Tokenize) -> Iterator[Piece]:
     """The lines of a block that begins in the given line and does not end inside a word."""
     try:
         lines = text.decode("utf-8").split("\n")
@@ -65,8 +90,8 @@ def _split(path: Path, line: int, text: bytes) -> Iterator[Piece]:
         raise DatasetError(f"{path}, line {wrong}: not UTF-8 text: {error.reason}") from None
     last = len(lines) - 1
     for number, content in enumerate(lines):
-        words = content.split()
-        if END in words:
+        words = separate(content, tokenize)
+        if END in content.split():
             raise DatasetError(
                 f"{path}, line {line + number}: {END} in the text; it is added after every line, take it out"
             )

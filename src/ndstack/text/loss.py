@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ndstack.nn import parts
 from ndstack.nn.adaptive import AdaptiveOutput
 from ndstack.nn.language_model import IGNORED
 
@@ -33,8 +34,10 @@ def total_loss(hidden: Tensor, output: torch.nn.Linear | AdaptiveOutput, targets
     scored = wanted != IGNORED
     if not bool(scored.all()):
         rows, wanted = rows[scored], wanted[scored]
-    if isinstance(output, AdaptiveOutput):
+    if isinstance(output, AdaptiveOutput) and not parts.hooked(output):
         return output.total_loss(rows, wanted)
+    if not parts.is_linear(output):  # replaced, or with hooks: it has to be called
+        return torch.nn.functional.cross_entropy(output(rows), wanted, reduction="sum")
     weight, bias = output.weight, output.bias
     needed = torch.is_grad_enabled() and any(t.requires_grad for t in (rows, weight, bias))
     if torch.is_autocast_enabled(rows.device.type):
@@ -50,7 +53,7 @@ def total_loss(hidden: Tensor, output: torch.nn.Linear | AdaptiveOutput, targets
 def surprisals(hidden: Tensor, output: torch.nn.Linear | AdaptiveOutput, targets: Tensor) -> Tensor:
     """-log p of each target, in nats, of the shape of `targets`; 0 where they are `IGNORED`."""
     rows, wanted = hidden.flatten(0, -2), targets.flatten()
-    parts = [
+    found = [
         torch.nn.functional.cross_entropy(
             output(rows[first : first + ROWS]).double(),
             wanted[first : first + ROWS],
@@ -59,7 +62,7 @@ def surprisals(hidden: Tensor, output: torch.nn.Linear | AdaptiveOutput, targets
         )
         for first in range(0, len(rows), ROWS)
     ]
-    return (torch.cat(parts) if parts else rows.new_zeros(0).double()).view(targets.shape)
+    return (torch.cat(found) if found else rows.new_zeros(0).double()).view(targets.shape)
 
 
 Gradients = tuple[Tensor, Tensor, Tensor]

@@ -18,10 +18,12 @@ from ndstack import files
 from ndstack.errors import DatasetError
 from ndstack.progress import Advance, unseen
 from ndstack.text.corpus import HEADER, SPLITS, WORDS, Corpus, Header, Part, Split, read_corpus
-from ndstack.text.lines import pieces
+from ndstack.text.lines import Tokenize, pieces
+from ndstack.text.splitting import Stretch, split_file
 from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
 
 BLOCK = 1 << 18
+_PUNCTUATION = frozenset(".,;:!?\"')]}…”’»")
 
 _NAMES: dict[str, Part] = {
     "train": "train",
@@ -64,6 +66,8 @@ def prepare(
     size: int | None = None,
     min_count: int = 1,
     vocabulary: Vocabulary | None = None,
+    split: tuple[int, int, int] | None = None,
+    tokenize: Tokenize = "spaces",
     progress: Advance = unseen,
 ) -> Corpus:
     """Make a corpus of a text; all of it or nothing.
@@ -74,43 +78,60 @@ def prepare(
         size: keep so many types at most, `<unk>` and `<eos>` included; None for no limit.
         min_count: leave out words that occur less often in the training part.
         vocabulary: the words; counted in the training part if not given.
+        split: shares of training, validation and test lines of one file, in order; see `split_file`.
+        tokenize: what separates words; see `ndstack.text.lines.separate`.
         progress: called with the number of bytes read since the last call; the training part counts
             twice if its words are counted.
     """
     out = files.real(out)
     files.check_new(out)  # before all words are counted
-    parts = find_parts(Path(source))
+    parts = _stretches(Path(source), split)
     if vocabulary is None:
-        vocabulary = from_counts(_count(parts["train"], progress), size, min_count)
+        vocabulary = from_counts(_count(parts["train"], tokenize, progress), size, min_count)
     elif size is not None or min_count != 1:
         raise DatasetError("size and min_count are for words counted in the text, but a vocabulary is given")
     with files.new_folder(out, "the corpus") as draft:
-        _write(draft, parts, vocabulary, progress)
+        _write(draft, parts, vocabulary, tokenize, progress)
     return read_corpus(out, verify=False)
 
 
-def work(source: str | Path, counted: bool = True) -> int:
-    """How many bytes `prepare` reads."""
-    sizes = {part: path.stat().st_size for part, path in find_parts(Path(source)).items()}
+def _stretches(source: Path, split: tuple[int, int, int] | None) -> dict[Part, Stretch]:
+    if split is None:
+        return {part: Stretch(path) for part, path in find_parts(source).items()}
+    if source.is_dir():
+        raise DatasetError(f"{source} is a folder, whose files are the parts; a split is for one file")
+    return split_file(find_parts(source)["train"], split)
+
+
+def glued(vocabulary: Vocabulary) -> list[str]:
+    """The words of letters or digits that end in punctuation, as in `dog,`."""
+    return [w for w in vocabulary.words if w[-1] in _PUNCTUATION and any(map(str.isalnum, w))]
+
+
+def work(source: str | Path, counted: bool = True, split: tuple[int, int, int] | None = None) -> int:
+    """How many bytes `prepare` reads, not counting those that are searched for ends of lines."""
+    sizes = {part: stretch.size for part, stretch in _stretches(Path(source), split).items()}
     return sum(sizes.values()) + (sizes["train"] if counted else 0)
 
 
-def _count(path: Path, progress: Advance) -> Counter[str]:
+def _count(stretch: Stretch, tokenize: Tokenize, progress: Advance) -> Counter[str]:
     counts: Counter[str] = Counter()
-    for words, _ in pieces(path, progress):
+    for words, _ in pieces(stretch, progress, tokenize):
         counts.update(words)
     if not counts:
-        raise DatasetError(f"{path} has no words; expected tokenised text, a sentence a line")
+        raise DatasetError(f"{stretch.path} has no words; expected tokenised text, a sentence a line")
     return counts
 
 
-def _write(folder: Path, parts: dict[Part, Path], vocabulary: Vocabulary, progress: Advance) -> None:
+def _write(
+    folder: Path, parts: dict[Part, Stretch], vocabulary: Vocabulary, tokenize: Tokenize, progress: Advance
+) -> None:
     words = "".join(word + "\n" for word in vocabulary.words).encode()
     (folder / WORDS).write_bytes(words)
     dtype: Literal["uint16", "uint32"] = "uint16" if len(vocabulary) <= 1 << 16 else "uint32"
     splits: dict[Part, Split] = {
-        part: _encode(path, folder / f"{part}.tokens", vocabulary, np.dtype(dtype), progress)
-        for part, path in parts.items()
+        part: _encode(stretch, folder / f"{part}.tokens", vocabulary, np.dtype(dtype), tokenize, progress)
+        for part, stretch in parts.items()
     }
     header = Header(
         dtype=dtype,
@@ -122,10 +143,11 @@ def _write(folder: Path, parts: dict[Part, Path], vocabulary: Vocabulary, progre
 
 
 def _encode(
-    source: Path,
+    source: Stretch,
     target: Path,
     vocabulary: Vocabulary,
     dtype: np.dtype[Any],
+    tokenize: Tokenize,
     progress: Advance,
 ) -> Split:
     """Write the tokens of one part."""
@@ -144,7 +166,7 @@ def _encode(
             file.write(block.data)
             waiting.clear()
 
-        for words, ends in pieces(source, progress):
+        for words, ends in pieces(source, progress, tokenize):
             waiting.extend([indices.get(word, unknown) for word in words])
             if ends:
                 waiting.append(end)
@@ -154,5 +176,5 @@ def _encode(
         flush()
         os.fsync(file.fileno())
     if not count:
-        raise DatasetError(f"{source} is empty; expected tokenised text, a sentence a line")
+        raise DatasetError(f"{source.path} is empty; expected tokenised text, a sentence a line")
     return Split(tokens=count, lines=lines, unknown=unknowns, sha256=digest.hexdigest())

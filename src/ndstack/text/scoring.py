@@ -69,7 +69,7 @@ class ModelScorer:
 
     def _score(self, rows: list[list[int]]) -> Tensor:
         """[B, n], in bits; rows are of indices, `<eos>` at the end."""
-        model, device = self.model, self.model.output.weight.device
+        model, device = self.model, self.model.device
         targets = torch.full((len(rows), max(map(len, rows))), IGNORED)
         for place, row in enumerate(rows):
             targets[place, : len(row)] = torch.tensor(row)

@@ -95,7 +95,7 @@ def batches(model: LanguageModel, tokens: Tokens, rows: int = 32, length: int = 
 
 def read(model: LanguageModel, batch: Batch, state: NetworkState | None) -> tuple[Tensor, NetworkState]:
     """The sum of -log p over the targets of a batch, and the last state; `state` None is a fresh start."""
-    device = model.output.weight.device
+    device = model.device
     if state is None:
         state = model.start(batch.inputs.shape[0])
     elif state.batch_size != batch.inputs.shape[0]:

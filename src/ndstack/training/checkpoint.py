@@ -15,6 +15,7 @@ from ndstack.nn import LanguageModel
 from ndstack.nn.storage import pack, read
 from ndstack.training.run import BEST, FREE, STATE, Run
 from ndstack.training.schedule import Schedule
+from ndstack.training.stages import Stages
 from ndstack.training.task import Task
 
 
@@ -23,8 +24,10 @@ class Progress(BaseModel):
 
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 
+    stage: NonNegativeInt = 0
+    """The stage at work; they count from 0."""
     epoch: NonNegativeInt = 0
-    """Complete epochs."""
+    """Complete epochs of all stages; `schedule.epochs` are those of this one."""
     step: NonNegativeInt = 0
     """Complete steps of the next one."""
     nats: float = 0.0
@@ -35,6 +38,12 @@ class Progress(BaseModel):
     """The metrics of all complete epochs."""
     fingerprint: str = ""
     """Of the configuration and the model."""
+
+    @property
+    def best_epoch(self) -> int:
+        """The best epoch of this stage, counted from the beginning of the run; 0 if there is none."""
+        schedule = self.schedule
+        return self.epoch - schedule.epochs + schedule.best_epoch if schedule.best_epoch else 0
 
 
 def fingerprint(run: Run, model: LanguageModel) -> str:
@@ -67,7 +76,7 @@ def restore(
     fresh: Progress,
     model: LanguageModel,
     optimizer: torch.optim.Optimizer,
-    task: Task,
+    stages: Stages,
     rank: int,
 ) -> Progress:
     """Put everything as it was when it was saved, in the process of this rank; `fresh` if nothing was."""
@@ -85,10 +94,12 @@ def restore(
             f"{run.folder} was trained with another configuration or model than is given now; go on with the "
             "one it began with, or begin a new run in another folder"
         )
+    if progress.stage >= stages.count:
+        raise TrainingError(f"{path} is in stage {progress.stage + 1}, but the run has {stages.count}")
     if progress.schedule.best_epoch:
         read(run.folder / BEST, model.state_dict())
     try:
-        _put(tensors, model, optimizer, task, rank)
+        _put(tensors, model, optimizer, stages.task(progress.stage), rank)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         shown = " ".join(str(error).split())
         raise TrainingError(f"{path} is not the state of this model and optimizer: {shown}") from None

@@ -12,19 +12,33 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from ndstack import files
 from ndstack.errors import TrainingError, first_problem
 from ndstack.languages import Plan
+from ndstack.languages.language import Lengths
 from ndstack.nn.configuration import Layers, Size
 from ndstack.nn.controllers import ControllerKind
 from ndstack.nn.initialization import LayerInit
 from ndstack.nn.language_model import OutputKind
+from ndstack.training.recipes import take_recipe
 
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["32", "64", "bf16-mixed"]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
+STAGE_SETTINGS = ("max_epochs", "stop_after", "learning_rate")
+"""What a stage may have of its own."""
 Folder = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
@@ -32,6 +46,21 @@ class Settings(BaseModel):
     """Unknown names and wrong types are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Stage(Settings):
+    """Strings of other lengths that are learned first; what is not given is as in the last stage."""
+
+    lengths: Lengths
+    """The shortest and the longest strings."""
+    max_epochs: PositiveInt | None = None
+    stop_after: PositiveInt | None = None
+    learning_rate: PositiveFloat | None = None
+
+    @field_validator("lengths")
+    @classmethod
+    def _check_lengths(cls, lengths: Lengths) -> Lengths:
+        return Plan(lengths=lengths).lengths
 
 
 class TrainingConfig(Settings):
@@ -47,6 +76,8 @@ class TrainingConfig(Settings):
     decay: Annotated[float, Field(gt=0, le=1)] = 0.9
     decay_after: PositiveInt = 5
     decay_threshold: Annotated[float, Field(ge=0, lt=1)] = 1e-4
+    decay_by: Literal["cross_entropy", "perplexity"] = "cross_entropy"
+    """Of which number the threshold is a share."""
     stop_after: PositiveInt = 10
     eos: bool = True
     """Whether the end of a string is predicted (from chapter 6 on) or not (chapter 5)."""
@@ -60,6 +91,29 @@ class TrainingConfig(Settings):
     """After so many seconds within an epoch the state is saved, as it is after every epoch."""
     snapshots: NonNegativeInt = 0
     """Keep the parameters before training and after each of so many epochs."""
+    stages: tuple[Stage, ...] = ()
+    """Before the last stage, which is the run's own data and the settings above. Each stage starts from the
+    best parameters of the one before, with a fresh optimizer and schedule."""
+
+    @model_validator(mode="after")
+    def _complete_stages(self) -> Self:
+        """Fill in what stages take over, so that a later change of the last stage does not change them."""
+        own = {name: getattr(self, name) for name in STAGE_SETTINGS}
+        complete = (Stage(**(own | one.model_dump(exclude_none=True))) for one in self.stages)
+        object.__setattr__(self, "stages", tuple(complete))
+        return self
+
+    def at(self, stage: int) -> TrainingConfig:
+        """The settings of a stage; stages count from 0, the last is the run's own."""
+        if stage == len(self.stages):
+            return self
+        own = self.stages[stage]
+        return self.model_copy(update={name: getattr(own, name) for name in STAGE_SETTINGS})
+
+    @property
+    def most_epochs(self) -> int:
+        """The greatest number of epochs of all stages together."""
+        return sum(self.at(stage).max_epochs for stage in range(len(self.stages) + 1))
 
 
 class ModelOptions(Settings):
@@ -82,6 +136,11 @@ class ModelOptions(Settings):
     output: OutputKind = "full"
     layers_init: LayerInit = "xavier"
     actions_init: LayerInit = "uniform"
+    attention_actions_init: LayerInit = "xavier"
+    pushes_init: LayerInit | None = None
+    tanh_gain: PositiveFloat = 1.0
+    stacks_apart: bool = False
+    exp_pushes: bool = False
     init_bound: PositiveFloat = 0.1
 
 
@@ -126,10 +185,16 @@ class RunConfig(Settings):
     options: ModelOptions = ModelOptions()
     training: TrainingConfig = TrainingConfig()
 
+    @model_validator(mode="after")
+    def _check_stages(self) -> Self:
+        if self.training.stages and self.corpus is not None:
+            raise ValueError("training.stages given for a run on text, expected for formal languages only")
+        return self
+
     @classmethod
     def of(cls, values: Mapping[str, Any], source: str = "the configuration") -> Self:
         """Check plain data; what is wrong is said in one line that names the place."""
-        values = dict(values)
+        values = merge(*take_recipe(values, source))
         training = values.get("training", {})
         if isinstance(training, Mapping):
             values["training"] = {"seed": values.get("seed", 0), **training}
@@ -146,8 +211,9 @@ def _near(error: ValidationError) -> str:
         return ""
     *tables, name = detail["loc"]
     known: Any = RunConfig(language="", model=None, corpus=CorpusConfig(folder="")).model_dump()
+    known["training"]["stages"] = [Stage(lengths=(0, 0)).model_dump()]
     for table in tables:
-        known = known[table]
+        known = known[0 if isinstance(table, int) else table]
     near = difflib.get_close_matches(str(name), known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+TOGETHER = 1.0
+"""Signals that come within so many seconds are one: of a terminal, and of the process that passes it on."""
 
 
 class Interruption:
@@ -15,6 +19,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self.wanted = False
+        self._first = 0.0
         self._old: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -27,6 +32,20 @@ class Interruption:
             signal.signal(number, old)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.wanted:
+        now = time.monotonic()
+        if not self.wanted:
+            self.wanted, self._first = True, now
+        elif now - self._first > TOGETHER:
             raise KeyboardInterrupt
+
+
+class PassedOn(Interruption):
+    """While it is entered, signals go to the processes that this one started; they save, and end."""
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
         self.wanted = True
+        started = multiprocessing.active_children()
+        for process in started:
+            process.terminate()
+        if not started:
+            raise KeyboardInterrupt

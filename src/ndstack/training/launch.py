@@ -11,26 +11,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.multiprocessing.spawn import ProcessException
+from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 
-from ndstack import files
+from ndstack import files, processes
 from ndstack.errors import NdstackError, TrainingError
 from ndstack.kernels import threads
 from ndstack.languages import Dataset
 from ndstack.nn import LanguageModel
+from ndstack.nn.configuration import describe
+from ndstack.processes import cores
 from ndstack.training.config import RunConfig, TrainingConfig
+from ndstack.training.interruption import PassedOn
 from ndstack.training.loop import Result, fit
 from ndstack.training.material import (
     Show,
     check,
+    check_data,
     checksums,
+    find_language,
     make_data,
     make_model,
     start_checksum,
     take_start,
 )
 from ndstack.training.observers import JSONLines, Observer, Observers, TensorBoard
-from ndstack.training.run import STATE, Run, cores
+from ndstack.training.run import STATE, Run, is_run
 from ndstack.training.task import Share, Task
 
 if TYPE_CHECKING:
@@ -46,9 +51,11 @@ Maker = Callable[[RunConfig, Share, Show], tuple[LanguageModel, Dataset | Task]]
 
 
 def make_formal(config: RunConfig, share: Share, show: Show) -> tuple[LanguageModel, Dataset | Task]:
-    """A model of a formal language."""
-    data = make_data(config, show)
-    return make_model(config, data.language), data
+    """A model of a formal language. What can be wrong with it is found before strings are sampled."""
+    language = find_language(config)
+    check_data(config, language)
+    model = make_model(config, language)
+    return model, make_data(config, show, language)
 
 
 def train(
@@ -79,13 +86,24 @@ def train(
     else:
         Run.check_new(folder)
         config = settle(config)
-        if config.corpus is None:
-            check(config)
+    count = config.training.processes
+    processes.check_threads(config.training.threads or 1, count)
+    if count == 1:
+        return _work(make_fabric(config.training), folder, config, resume, show, tensorboard, make)
+    processes.check_room(count, "--processes", 0 if resume else _try(config, make))
     fabric = make_fabric(config.training)
-    if config.training.processes == 1:
-        return _work(fabric, folder, config, resume, show, tensorboard, make)
     with tempfile.TemporaryDirectory() as notes:
         return _launch(fabric, Path(notes), folder, config, resume, show, tensorboard, make)
+
+
+def _try(config: RunConfig, make: Maker) -> int:
+    """Make the model once before processes are started, so that they all can; the bytes of its parameters."""
+    if config.corpus is None:
+        model = check(config)
+    else:
+        model, _ = make(config, Share(), "nothing")
+        take_start(config, model)
+    return sum(parameter.nbytes for parameter in model.parameters())
 
 
 def settle(config: RunConfig) -> RunConfig:
@@ -133,16 +151,28 @@ def use_threads(config: RunConfig) -> Iterator[None]:
         threads.set_num_threads(before[1])
 
 
-def _launch(fabric: Fabric, notes: Path, *arguments: Any) -> Result:
+def _launch(fabric: Fabric, notes: Path, folder: Path, *arguments: Any) -> Result:
     """Work in several processes; an error of one is raised here in its own words."""
     note = notes / "error"
-    try:
-        return Result(**fabric.launch(_Job(note, arguments)))
-    except ProcessException:
-        if note.exists():
-            text = note.read_text(encoding="utf-8")
-            raise (KeyboardInterrupt if text == INTERRUPTED else TrainingError(text)) from None
-        raise
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # it tells of every end
+    with processes.offering(), PassedOn() as asked:
+        try:
+            return Result(**fabric.launch(_Job(note, (folder, *arguments))))
+        except ProcessException as error:
+            text = note.read_text(encoding="utf-8") if note.exists() else ""
+            if asked.wanted or text == INTERRUPTED:
+                raise KeyboardInterrupt from None
+            if text:
+                raise TrainingError(text) from None
+            if isinstance(error, ProcessExitedException):
+                raise TrainingError(_lost(error, folder)) from None
+            raise
+
+
+def _lost(error: ProcessExitedException, folder: Path) -> str:
+    how = error.signal_name or f"exit code {error.exit_code}"
+    text = f"process {error.error_index} of the run ended with {how}; if memory is short, use fewer processes"
+    return f"{text}; resume with {Run.open(folder).resuming}" if is_run(folder) else text
 
 
 class _Job:
@@ -157,11 +187,14 @@ class _Job:
         self.__dict__.update(state)
 
     def __call__(self, fabric: Fabric) -> dict[str, Any]:
+        processes.die_with_parent()  # torch has asked for a mere interrupt
         try:
             return dataclasses.asdict(_work(fabric, *self.arguments))
         except (NdstackError, KeyboardInterrupt) as error:
             if not self.note.exists():
                 self.note.write_text(str(error) or INTERRUPTED, encoding="utf-8")
+            if isinstance(error, KeyboardInterrupt):  # torch would take it for success, and wait for a result
+                raise TrainingError(INTERRUPTED) from None
             raise
 
 
@@ -174,23 +207,28 @@ def _work(
     tensorboard: bool,
     make: Maker,
 ) -> Result:
-    """What one process does."""
-    first = fabric.global_rank == 0
-    if first:
-        folder.mkdir(parents=True, exist_ok=True)
-    with files.locked(folder) if first else contextlib.nullcontext(), use_threads(config):
-        if first and not resume:
-            Run.create(folder, config)
-        share = Share(fabric.global_rank, fabric.world_size)
-        model, data = make(config, share, show if first else "nothing")
-        if not (folder / STATE).exists():
+    """What one process does; a new folder is made when all that it will hold is known to be right."""
+    first, shown = fabric.global_rank == 0, show if fabric.global_rank == 0 else "nothing"
+    with contextlib.ExitStack() as held:
+        held.enter_context(use_threads(config))
+        if first and resume:
+            held.enter_context(files.locked(folder))
+        model, data = make(config, Share(fabric.global_rank, fabric.world_size), shown)
+        if not resume or not (folder / STATE).exists():
             take_start(config, model)
-        model = model.to(fabric.device)
+        description = describe(model)
+        if first and not resume:
+            folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(files.locked(folder))
+            Run.create(folder, config, description)
+        if first and resume:
+            Run.open(folder).complete(description)
         if first:
-            Run.open(folder).describe(model)
+            Run(folder, config).tidy()
         fabric.barrier()
-        observer = _observer(folder, config, show if first else "nothing", tensorboard and first)
+        observer = _observer(folder, config, shown, tensorboard and first)
         try:
+            model = model.to(fabric.device)
             return fit(model, data, config.training, folder=folder, observer=observer, fabric=fabric)
         finally:
             observer.close()

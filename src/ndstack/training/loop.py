@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import math
@@ -13,10 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ndstack import files
 from ndstack.errors import TrainingError
 from ndstack.languages import Dataset
 from ndstack.languages.datasets import own_grammar
 from ndstack.nn import LanguageModel
+from ndstack.nn.configuration import describe
+from ndstack.nn.storage import CONFIGURATION as MODEL
 from ndstack.nn.storage import read
 from ndstack.training import checkpoint
 from ndstack.training.checkpoint import Progress
@@ -26,7 +30,8 @@ from ndstack.training.interruption import Interruption
 from ndstack.training.observers import Observer
 from ndstack.training.run import BEST, Run, is_run
 from ndstack.training.schedule import Schedule
-from ndstack.training.task import FormalTask, Share, Task
+from ndstack.training.stages import Stages
+from ndstack.training.task import Share, Task
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -47,6 +52,8 @@ class Result:
     """The validation metrics of the best epoch."""
     history: list[dict[str, Any]]
     """The metrics of every epoch, as in `metrics.jsonl`."""
+    updates: int = 0
+    """How often the parameters were updated."""
 
     def summary(self) -> dict[str, Any]:
         """Without the history."""
@@ -54,6 +61,7 @@ class Result:
             **self.best,
             "best_epoch": self.best_epoch,
             "epochs": self.epochs,
+            "updates": self.updates,
             "reason": self.reason,
         }
 
@@ -71,7 +79,8 @@ def fit(
 
     Args:
         model: any language model.
-        data: a data set of a formal language, or another task.
+        data: a data set of a formal language, or another task. Stages before the last draw strings of their
+            own lengths from the same language and seed, so they need a data set.
         config: the dissertation's recipe if not given.
         folder: a run folder; a new one, or one to go on with. If not given, nothing is written.
         observer: is told what happens; silent if not given.
@@ -80,12 +89,14 @@ def fit(
     """
     config, observer = config or TrainingConfig(), observer or Observer()
     share = Share() if fabric is None else Share(fabric.global_rank, fabric.world_size)
-    task = data
-    if isinstance(task, Dataset):
-        task = FormalTask(task, model, eos=config.eos, seed=config.seed, share=share)
+    stages = Stages(model, data, config, share)
     run = None if folder is None else _run(Path(folder), model, data, config, fabric)
-    with torch.random.fork_rng(devices=[]), Interruption() as interruption:
-        return _Trainer(model, task, config, run, observer, fabric, interruption).train()
+    own = run if fabric is None else None  # with a Fabric, who launched it holds the folder
+    held = contextlib.nullcontext() if own is None else files.locked(own.folder)
+    with held, torch.random.fork_rng(devices=[]), Interruption() as interruption:
+        if own is not None:
+            own.tidy()
+        return _Trainer(model, stages, run, observer, fabric, interruption).train()
 
 
 class _Trainer:
@@ -94,36 +105,63 @@ class _Trainer:
     def __init__(
         self,
         model: LanguageModel,
-        task: Task,
-        config: TrainingConfig,
+        stages: Stages,
         run: Run | None,
         observer: Observer,
         fabric: Fabric | None,
         interruption: Interruption,
     ) -> None:
-        self.model, self.task, self.config, self.run = model, task, config, run
+        self.model, self.stages, self.run = model, stages, run
         self.group, self.interruption = Group(fabric), interruption
         self.writer = run if self.group.rank == 0 else None
         self.observer = observer if self.group.rank == 0 else Observer()
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.optimizer = _optimizer(self.parameters, config)
-        self.progress = Progress(schedule=Schedule(learning_rate=config.learning_rate))
+        self.optimizer = _optimizer(self.parameters, stages.config(0))
+        self.progress = Progress(schedule=Schedule(learning_rate=stages.config(0).learning_rate))
         if run is not None:
             self.progress = checkpoint.restore(
-                run, self.progress, model, self.optimizer, task, self.group.rank
+                run, self.progress, model, self.optimizer, stages, self.group.rank
             )
+        self._enter()
         self.best: dict[str, Tensor] = {}
         self.saved = time.monotonic()
 
     def train(self) -> Result:
-        """Until the schedule says stop."""
-        progress, schedule = self.progress, self.progress.schedule
-        self.observer.start(self.config, progress)
+        """All stages, each until its schedule says stop."""
+        progress = self.progress
+        self.observer.start(self.stages.whole, progress)
         if self.writer is not None:
             self.writer.log(f"start at epoch {progress.epoch + 1}, step {progress.step + 1}")
             self.writer.write_metrics(progress.history)
             self._keep_snapshot()
-        while (reason := schedule.stopped(self.config)) is None:
+        reason = self._stage()
+        while progress.stage < self.stages.count - 1:
+            self._next_stage(reason)
+            reason = self._stage()
+        if self.writer is not None:
+            self.writer.log(f"end: {reason}")
+        self._take_best()
+        self.model.eval()
+        best = next(line for line in progress.history if line["epoch"] == progress.best_epoch)
+        # All stages have as many batches, so the steps of all epochs can be counted in the last one.
+        updates = sum(map(self.task.steps, range(progress.epoch)))
+        result = Result(
+            reason, progress.epoch, progress.best_epoch, validation_metrics(best), progress.history, updates
+        )
+        self.observer.end(result)
+        return result
+
+    def _enter(self) -> None:
+        """Take the task and the settings of the stage at work."""
+        self.task, self.config = (
+            self.stages.task(self.progress.stage),
+            self.stages.config(self.progress.stage),
+        )
+
+    def _stage(self) -> str:
+        """Train until the schedule of the stage says stop; why it does."""
+        progress = self.progress
+        while (reason := progress.schedule.stopped(self.config)) is None:
             began = time.monotonic()
             try:
                 self._epoch()
@@ -131,20 +169,31 @@ class _Trainer:
             finally:
                 if self.writer is not None:
                     self.writer.add_time(progress.epoch + (progress.step > 0), time.monotonic() - began)
+        return reason
+
+    def _next_stage(self, reason: str) -> None:
+        """Begin a stage with the best parameters of the one before, as a run does with `start_from`.
+
+        Until the state is saved, a resumed run is at the end of the stage before, and comes here again.
+        """
+        progress = self.progress
         if self.writer is not None:
-            self.writer.log(f"end: {reason}")
+            self.writer.log(f"end of stage {progress.stage + 1}: {reason}")
+        self._take_best()
+        progress.stage += 1
+        self._enter()
+        self.optimizer = _optimizer(self.parameters, self.config)
+        progress.schedule = Schedule(learning_rate=self.config.learning_rate)
+        self._save()
+        self.group.wait()
+
+    def _take_best(self) -> None:
+        """Give the model the best parameters of the stage at work."""
         self.model.load_state_dict(self.best or read(self._folder() / BEST, self.model.state_dict())[0])
-        self.model.eval()
-        best = next(line for line in progress.history if line["epoch"] == schedule.best_epoch)
-        result = Result(
-            reason, schedule.epochs, schedule.best_epoch, validation_metrics(best), progress.history
-        )
-        self.observer.end(result)
-        return result
 
     def _epoch(self) -> None:
         progress = self.progress
-        steps, self.saved = self.task.steps(progress.epoch), time.monotonic()
+        steps, self.saved = self.task.steps(progress.schedule.epochs), time.monotonic()
         self.model.train()
         self.observer.epoch(progress, steps)
         while progress.step < steps:
@@ -156,15 +205,17 @@ class _Trainer:
             if total.stop:
                 if self.writer is not None:
                     self.writer.log(f"interrupted in epoch {progress.epoch + 1} after step {progress.step}")
+                self.group.wait()  # the first process that ends makes the others end
                 raise KeyboardInterrupt
 
     def _step(self) -> Signals:
         """One update of the parameters."""
         progress, config = self.progress, self.config
-        seeds = [config.seed, DROPOUT, progress.epoch, progress.step, self.group.rank]
+        epoch = progress.schedule.epochs
+        seeds = [config.seed, DROPOUT, epoch, progress.step, self.group.rank]
         self.group.seed(int(np.random.SeedSequence(seeds).generate_state(1)[0]))
         with self.group.autocast():
-            loss = self.task.loss(self.model, progress.epoch, progress.step)
+            loss = self.task.loss(self.model, epoch, progress.step)
         self.optimizer.zero_grad()
         if loss.value.requires_grad:
             loss.value.backward()  # type: ignore[no-untyped-call]
@@ -192,6 +243,7 @@ class _Trainer:
             self._fail(f"the validation cross-entropy is {value}")
         line = {
             "epoch": progress.epoch + 1,
+            **({"stage": progress.stage + 1} if self.stages.count > 1 else {}),
             "learning_rate": schedule.learning_rate,
             "train_cross_entropy": progress.nats / progress.symbols,
             **{f"{VALIDATION}{name}": number for name, number in validation.items()},
@@ -204,9 +256,9 @@ class _Trainer:
         progress.epoch, progress.step, progress.nats, progress.symbols = progress.epoch + 1, 0, 0.0, 0
         progress.history.append(line)
         self._keep_snapshot()
-        self._save()
-        if self.writer is not None:
+        if self.writer is not None:  # before the state, so that a state never knows of more epochs
             self.writer.write_metrics(progress.history)
+        self._save()
         self.group.wait()
         self.observer.validated(progress)
 
@@ -222,11 +274,11 @@ class _Trainer:
             self.writer.keep(f"snapshots/epoch-{epoch:03}.safetensors", self.model)
 
     def _fail(self, what: str) -> NoReturn:
-        progress = self.progress
+        progress, best = self.progress, self.progress.best_epoch
         message = (
-            f"{what} in epoch {progress.epoch + 1}, step {progress.step + 1}; the best model so far (epoch "
-            f"{progress.schedule.best_epoch}) is kept; try a lower learning rate than "
-            f"{progress.schedule.learning_rate:g}"
+            f"{what} in epoch {progress.epoch + 1}, step {progress.step + 1}; "
+            f"{f'the best model so far (epoch {best}) is kept' if best else 'no epoch was completed'}; "
+            f"try a lower learning rate than {progress.schedule.learning_rate:g}"
         )
         if self.writer is not None:
             self.writer.log(message)
@@ -251,12 +303,13 @@ def _optimizer(parameters: list[torch.nn.Parameter], config: TrainingConfig) -> 
 def _run(
     folder: Path, model: LanguageModel, data: Dataset | Task, config: TrainingConfig, fabric: Fabric | None
 ) -> Run:
-    """The run in a folder; begun by the first process if it is not there."""
-    if is_run(folder):
-        return Run.open(folder)
+    """The run in a folder; begun by the first process if it is not there, once all can be described."""
     if fabric is None or fabric.global_rank == 0:
-        run = Run.create(folder, made_in_python(data, config))
-        run.describe(model)
+        if not is_run(folder):
+            config_of_run, description = made_in_python(data, config), describe(model)
+            Run.create(folder, config_of_run, description)
+        elif not (folder / MODEL).exists():
+            Run.open(folder).complete(describe(model))
     if fabric is not None:
         fabric.barrier()
     return Run.open(folder)

@@ -21,18 +21,26 @@ Show = Literal["terminal", "json", "nothing"]
 """Progress bars, a line of JSON an epoch, or nothing."""
 
 
-def check(config: RunConfig) -> None:
-    """Raise an error in one line if language, lengths or model are not there, before anything is written."""
+def check(config: RunConfig) -> LanguageModel:
+    """Raise an error in one line if language, lengths or model are not there; the model, if they are."""
     language = find_language(config)
-    take_start(config, make_model(config, language))
+    check_data(config, language)
+    model = make_model(config, language)
+    take_start(config, model)
+    return model
+
+
+def check_data(config: RunConfig, language: Language) -> None:
+    """Raise an error in one line if there are no strings as a run wants them."""
     data = config.data
     if not data.train or not data.validation:
         raise TrainingError(
             f"{data.train} training and {data.validation} validation strings asked for, expected some of each"
         )
-    if data.folder is None and not language.lengths(*data.lengths):
-        low, high = data.lengths
-        raise TrainingError(f"{language.name} has no strings of lengths {low}..{high}")
+    sampled = [] if data.folder is not None else [data.lengths]
+    for low, high in [*(stage.lengths for stage in config.training.stages), *sampled]:
+        if not language.lengths(low, high):
+            raise TrainingError(f"{language.name} has no strings of lengths {low}..{high}")
 
 
 def find_language(config: RunConfig) -> Language:
@@ -79,11 +87,17 @@ def start_checksum(source: Path) -> str:
     return hashlib.sha256(files.read_bytes(source / BEST, TrainingError)).hexdigest()
 
 
-def make_data(config: RunConfig, show: Show = "nothing") -> Dataset:
-    """The strings of a run: sampled from its seed, or read from its folder and checked."""
+def make_data(config: RunConfig, show: Show = "nothing", language: Language | None = None) -> Dataset:
+    """The strings of a run: sampled from its seed, or read from its folder and checked.
+
+    Args:
+        config: of the run.
+        show: a progress bar if this is "terminal".
+        language: of the run, if it has been made already.
+    """
     data = config.data
     if data.folder is None:
-        language = find_language(config)
+        language = find_language(config) if language is None else language
         plan = data.model_copy(update={"test_per_length": 0})
         if show != "terminal":
             return make_dataset(language, config.seed, plan)

@@ -21,7 +21,7 @@ VALIDATION = {
 
 
 def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], title: str = "") -> Figure:
-    """Validation over epochs, a line for each name.
+    """Validation over epochs, a line for each name; dotted lines between stages.
 
     The difference to the lower bound where all have one; of text the perplexity; else the cross-entropy.
     """
@@ -32,6 +32,8 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], title: str
         epochs, values = [line["epoch"] for line in history], [line[key] for line in history]
         marker = "o" if len(epochs) < 3 else None
         axes.plot(epochs, values, label=name, marker=marker, **line_style(index))
+        for border in stage_borders(history):
+            axes.axvline(border, color=line_style(index)["color"], linewidth=0.8, linestyle=":")
     axes.set(xlabel="epoch", ylabel=VALIDATION[key], title=title)
     axes.locator_params(axis="x", integer=True)
     if key == "validation_perplexity":
@@ -42,6 +44,12 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], title: str
         axes.set_ylim(bottom=min(0.0, *(line[key] for line in lines)) if lines else 0.0)
     axes.legend(frameon=False)
     return figure
+
+
+def stage_borders(history: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Between which epochs a new stage begins; a dotted line marks it."""
+    stages = [line.get("stage", 1) for line in history]
+    return [place + 0.5 for place in range(1, len(stages)) if stages[place] != stages[place - 1]]
 
 
 def draw_by_length(evaluations: Mapping[str, Evaluation], title: str = "") -> Figure:

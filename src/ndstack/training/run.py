@@ -18,8 +18,8 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-import os
 import platform
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -28,11 +28,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from ndstack import files, zoo
-from ndstack.errors import TrainingError, first_problem
+from ndstack.errors import NdstackError, TrainingError, first_problem
 from ndstack.nn import LanguageModel
-from ndstack.nn.configuration import describe
+from ndstack.nn.configuration import ModelConfig
 from ndstack.nn.storage import CONFIGURATION as MODEL
-from ndstack.nn.storage import load, pack, read
+from ndstack.nn.storage import load, pack, read, read_note
+from ndstack.processes import cores
 from ndstack.training.config import RunConfig, merge
 
 CONFIG = "config.json"
@@ -42,6 +43,7 @@ BEST = "best.safetensors"
 STATE = "last/state.safetensors"
 LOG = "log.txt"
 ENVIRONMENT = "environment.json"
+SNAPSHOTS = "snapshots"
 
 
 class Run:
@@ -51,26 +53,48 @@ class Run:
         self.folder, self.config = Path(folder), config
 
     @classmethod
-    def create(cls, folder: str | Path, config: RunConfig) -> Run:
-        """Begin a run in a new or empty folder."""
+    def create(cls, folder: str | Path, config: RunConfig, model: ModelConfig | None = None) -> Run:
+        """Begin a run in a new or empty folder.
+
+        The configuration comes first: whatever happens after that, the run can be resumed.
+
+        Args:
+            folder: of the run.
+            config: all of it.
+            model: what the model is made of; described before a folder is made, since not every model can be.
+        """
         folder = Path(folder)
+        run = cls(folder, config)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             cls.check_new(folder)
-            (folder / STATE).parent.mkdir()
-            run = cls(folder, config)
-            run.replace(ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
-            run.replace(METRICS, "")
             run.replace(CONFIG, config.model_dump_json(indent=2) + "\n")
+            run.complete(model)
         except OSError as error:
             raise TrainingError(f"cannot make a run in {folder}: {error.strerror or error}") from None
         return run
 
+    def complete(self, model: ModelConfig | None) -> None:
+        """Write what a run has besides its configuration if it is missing, and what the model is made of."""
+        (self.folder / STATE).parent.mkdir(exist_ok=True)
+        if not (self.folder / ENVIRONMENT).exists():
+            self.replace(ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
+        if not (self.folder / METRICS).exists():
+            self.replace(METRICS, "")
+        if model is not None:
+            self.replace(MODEL, model.model_dump_json(indent=2) + "\n")
+
+    def tidy(self) -> None:
+        """Remove what killed processes left behind; only for who holds the folder (`files.locked`)."""
+        files.tidy(self.folder, (self.folder / STATE).parent, self.folder / SNAPSHOTS)
+
     @classmethod
     def check_new(cls, folder: Path) -> None:
         """Raise an error in one line if a folder has something in it, so that no run can begin there."""
-        if folder.is_dir() and any(entry.name != files.LOCK for entry in folder.iterdir()):
-            hint = f"{cls.open(folder).resuming} goes on with it; or " if is_run(folder) else ""
+        if not folder.is_dir():
+            return
+        if any(entry.name != files.LOCK and not files.is_leftover(entry) for entry in folder.iterdir()):
+            hint = f"{cls.open(folder).resuming} resumes it; or " if is_run(folder) else ""
             raise TrainingError(f"{folder} is not empty: {hint}choose another folder")
 
     @classmethod
@@ -116,10 +140,6 @@ class Run:
         """Replace the metrics of all epochs."""
         self.replace(METRICS, "".join(json.dumps(line) + "\n" for line in history))
 
-    def describe(self, model: LanguageModel) -> None:
-        """Write down what the model is made of."""
-        self.replace(MODEL, describe(model).model_dump_json(indent=2) + "\n")
-
     def keep(self, name: str, model: LanguageModel) -> None:
         """Write the parameters of the model to a file."""
         (self.folder / name).parent.mkdir(exist_ok=True)
@@ -127,14 +147,49 @@ class Run:
 
     def load(self, parameters: str = BEST) -> LanguageModel:
         """The model with its best parameters, or with those of a snapshot."""
+        self.check()
         if not (self.folder / parameters).exists():
             raise TrainingError(f"{self.folder} has no {parameters} yet; it appears after the first epoch")
         return load(self.folder, parameters=parameters)
 
+    def check(self, *, complete: bool = False) -> None:
+        """Raise an error in one line if a file of the run is missing or empty that it must have by now.
+
+        A run that has not finished an epoch has no results, and that is no error.
+
+        Args:
+            complete: whether the run is known to have ended, so that it must have results.
+        """
+        epochs = self._saved_epochs()  # first, since a run at work writes its metrics before its state
+        metrics, best = self.folder / METRICS, self.folder / BEST
+        found = len(self.metrics())
+        if found < epochs or (found == 0 and (complete or (best.exists() and not metrics.exists()))):
+            how = f"has {found} of {epochs} epochs" if found else _absence(metrics)
+            hint = f"{self.resuming} writes it again" if epochs else "put it back from a copy, or train again"
+            raise TrainingError(f"{metrics} {how}; {hint}")
+        if found and (not best.exists() or not best.stat().st_size):
+            raise TrainingError(
+                f"{best} {_absence(best)}; put it back from a copy, or train again in another folder"
+            )
+
+    def _saved_epochs(self) -> int:
+        """How many epochs the saved state knows of; 0 if there is none."""
+        path = self.folder / STATE
+        if not path.exists():
+            return 0
+        try:
+            return int(json.loads(read_note(path))["epoch"])
+        except (TypeError, KeyError, ValueError, RecursionError) as error:
+            if isinstance(error, NdstackError):
+                raise
+            raise TrainingError(f"{path} is damaged: it does not say how many epochs are complete") from None
+
     @property
     def resuming(self) -> str:
-        """The command that goes on with the run."""
-        return f"ndstack {'text ' if self.config.corpus else ''}train --resume {self.folder}"
+        """The command that resumes the run."""
+        return (
+            f"ndstack {'text ' if self.config.corpus else ''}train --resume {shlex.quote(str(self.folder))}"
+        )
 
     @property
     def label(self) -> str:
@@ -142,7 +197,8 @@ class Run:
         return self.config.model or self.folder.name
 
     def summary(self) -> dict[str, Any]:
-        """One row of a comparison: the best epoch and what it took."""
+        """One row of a comparison: the best epoch and what it took; what is not known yet is None."""
+        self.check()
         history, seconds = self.metrics(), self.seconds()
         best = best_epoch(history) if history else {}
         path = self.folder / BEST
@@ -157,13 +213,13 @@ class Run:
             "best_epoch": best.get("epoch"),
             "difference": best.get("validation_difference"),
             "cross_entropy": best.get("validation_cross_entropy"),
-            "seconds_an_epoch": sum(seconds.values()) / len(history) if history else None,
+            "seconds_an_epoch": sum(seconds.values()) / len(history) if history and seconds else None,
         }
 
     def snapshots(self) -> dict[int, str]:
         """The snapshots that there are: epoch to file; 0 is before training."""
-        paths = sorted((self.folder / "snapshots").glob("epoch-*.safetensors"))
-        return {int(path.stem.removeprefix("epoch-")): f"snapshots/{path.name}" for path in paths}
+        paths = sorted((self.folder / SNAPSHOTS).glob("epoch-*.safetensors"))
+        return {int(path.stem.removeprefix("epoch-")): f"{SNAPSHOTS}/{path.name}" for path in paths}
 
     def _append(self, name: str, line: str) -> None:
         with self._writing(name) as path, path.open("a", encoding="utf-8") as file:
@@ -198,9 +254,22 @@ class Run:
         return rows
 
 
+def _absence(path: Path) -> str:
+    return "is empty" if path.exists() else "is missing"
+
+
 def best_epoch(history: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The metrics of the epoch with the lowest validation cross-entropy, the first if there are several."""
-    return min(history, key=lambda line: float(line["validation_cross_entropy"]))
+    """The metrics of the epoch with the lowest validation cross-entropy, the first if there are several.
+
+    Of a run in stages, the best of the last stage that it has reached: stages have different strings.
+    """
+    return min(last_stage(history), key=lambda line: float(line["validation_cross_entropy"]))
+
+
+def last_stage(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The epochs of the last stage that a run has reached; all of a run without stages."""
+    last = max((line.get("stage", 1) for line in history), default=1)
+    return [line for line in history if line.get("stage", 1) == last]
 
 
 def is_run(folder: str | Path) -> bool:
@@ -228,11 +297,6 @@ def environment() -> dict[str, Any]:
     }
 
 
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested tables as `training.clip` and the like."""
     flat: dict[str, Any] = {}
@@ -254,6 +318,10 @@ def change_settings(folder: str | Path, values: Mapping[str, Any]) -> None:
     """
     if not values:
         return
+    if "recipe" in values:
+        raise TrainingError(
+            "a recipe given for a run that began without it; begin a new run in another folder"
+        )
     run = Run.open(folder)
     new = RunConfig.of(merge(run.config.model_dump(mode="json"), values), "the settings")
     before, after = flatten(run.config.model_dump(mode="json")), flatten(new.model_dump(mode="json"))

@@ -29,7 +29,7 @@ class Schedule(BaseModel):
     def end_epoch(self, value: float, config: TrainingConfig) -> bool:
         """Take in the validation cross-entropy of one more epoch; whether it is the best so far."""
         self.epochs += 1
-        if value < self.plateau * (1 - config.decay_threshold):
+        if _is_better(value, self.plateau, config):
             self.plateau, self.on_plateau = value, 0
         else:
             self.on_plateau += 1
@@ -48,3 +48,10 @@ class Schedule(BaseModel):
         if self.epochs >= config.max_epochs:
             return f"all {config.max_epochs} epochs done"
         return None
+
+
+def _is_better(value: float, best: float, config: TrainingConfig) -> bool:
+    """Whether a cross-entropy, or the perplexity that belongs to it, is less by more than the threshold."""
+    if config.decay_by == "perplexity":
+        return value < best + math.log1p(-config.decay_threshold)
+    return value < best * (1 - config.decay_threshold)

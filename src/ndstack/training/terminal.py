@@ -11,6 +11,7 @@ from rich.progress import Progress as Bars
 from rich.text import Text
 
 from ndstack.training.observers import Observer
+from ndstack.training.run import best_epoch
 
 if TYPE_CHECKING:
     from ndstack.training.checkpoint import Progress
@@ -34,13 +35,16 @@ class Terminal(Observer):
         )
         self.epochs = self.bars.add_task("epochs", total=None)
         self.batches = self.bars.add_task("batches", total=None)
+        self.stages = 1
         self.note = Text(f"{title}: the first epoch")
         console = console or Console(stderr=True)
         self.live = Live(Group(self.note, self.bars), console=console, transient=True, refresh_per_second=4)
 
     def start(self, config: TrainingConfig, progress: Progress) -> None:
         """Begin to draw."""
-        self.bars.update(self.epochs, total=config.max_epochs, completed=progress.epoch)
+        most = max(config.most_epochs, progress.epoch)  # a resumed run may be allowed fewer than it has
+        self.bars.update(self.epochs, total=most, completed=progress.epoch)
+        self.stages = len(config.stages) + 1
         self._show(progress)
         self.live.start()
 
@@ -70,9 +74,10 @@ class Terminal(Observer):
         schedule = progress.schedule
         if not progress.history:
             return
-        last = progress.history[-1][self.key]
-        best = next(line[self.key] for line in progress.history if line["epoch"] == schedule.best_epoch)
+        last, best = progress.history[-1], best_epoch(progress.history)
+        stage = f" (stage {last['stage']} of {self.stages})" if self.stages > 1 else ""
         self.note.plain = (
-            f"{self.title}: {self.watched} {last:.4f}, best {best:.4f} (epoch {schedule.best_epoch}), "
+            f"{self.title}{stage}: {self.watched} {last[self.key]:.4f}, best {best[self.key]:.4f} "
+            f"(epoch {best['epoch']}), "
             f"learning rate {schedule.learning_rate:g}"
         )

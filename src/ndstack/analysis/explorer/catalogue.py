@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import functools
 import re
 import threading
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ndstack import zoo
+from ndstack.analysis.explorer.desk import Desk
 from ndstack.analysis.explorer.view import Json, view
 from ndstack.analysis.source import EXAMPLES, Source, open_source
 from ndstack.errors import NdstackError
@@ -23,6 +25,8 @@ from ndstack.stacks import Nondeterministic
 
 LONGEST = 200
 """Symbols in a string."""
+REMEMBERED = 32
+"""Answers that are kept."""
 MOST_WORK = 1e9
 """Terms of Lang's recurrence for one string; so many take some ten seconds."""
 
@@ -55,17 +59,22 @@ class UnknownModelError(NdstackError):
 
 
 class Catalogue:
-    """Models by identifier, opened when first asked for; one answer is worked on at a time."""
+    """Models by identifier, opened when first asked for.
+
+    Answers about several strings are worked on at the same time, a few at most; only while a model reads is
+    it locked, since its language keeps tables.
+    """
 
     def __init__(self, names: Sequence[str | Path] = (), examples: bool = True) -> None:
         """Runs, saved models or grammar files, opened at once; then the zoo and the automata that ship."""
-        self._lock = threading.RLock()
+        self.desk = Desk()
+        self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
+        self._answers: OrderedDict[tuple[str, str], Json] = OrderedDict()
         self._open: dict[str, Source] = {}
         for name in names:
             self._add(open_source(name))
         self._names = {_short(name): name for name in zoo.names()} | {name: name for name in EXAMPLES}
         self._lazy = [name for name in self._names if examples and name not in self._open]
-        self.look = functools.lru_cache(maxsize=32)(self._look)
 
     def _add(self, source: Source) -> None:
         words = re.findall(r"[A-Za-z0-9+._-]+", Path(source.name).stem if source.run is None else source.name)
@@ -81,15 +90,16 @@ class Catalogue:
 
     def source(self, identifier: str) -> Source:
         """The model with this identifier, or an error that says which there are."""
-        with self._lock:
-            if identifier not in self._open and identifier in self._lazy:
-                found = open_source(self._names[identifier])
-                self._open[identifier] = dataclasses.replace(found, name=identifier)
-            if identifier not in self._open:
+        if identifier not in self._open:
+            if identifier not in self._lazy:
                 raise UnknownModelError(
                     f"there is no model {identifier[:60]!r} here; there are: {', '.join(self.identifiers())}"
                 )
-            return self._open[identifier]
+            with self._locks[identifier]:
+                if identifier not in self._open:
+                    found = open_source(self._names[identifier])
+                    self._open[identifier] = dataclasses.replace(found, name=identifier)
+        return self._open[identifier]
 
     def describe(self, identifier: str) -> Json:
         """What the page has to know of a model."""
@@ -102,18 +112,35 @@ class Catalogue:
             "examples": list(_PICTURED.get(identifier, ())) if source.run is None else [],
         }
 
-    def _look(self, identifier: str, text: str) -> Json:
-        """Everything about one string; see `ndstack.analysis.explorer.view`."""
-        with self._lock:
-            source = self.source(identifier)
-            word = source.split(text)
-            most = longest(source)
-            if len(word) > most:
-                raise NdstackError(
-                    f"the string has {len(word)} symbols, but {identifier} is shown with at most {most}; "
-                    "give a shorter one"
-                )
-            return {"model": self.describe(identifier), **view(source, word)}
+    def look(self, identifier: str, text: str, page: str | None = None) -> Json:
+        """Everything about one string; see `ndstack.analysis.explorer.view`.
+
+        Args:
+            identifier: of the model.
+            text: the string as typed.
+            page: which page asks, if a later request of it is to end this one; see `Desk`.
+        """
+        check, key = self.desk.arrive(page), (identifier, text)
+        if (known := self._answers.get(key)) is not None:
+            return known
+        source = self.source(identifier)
+        word = source.split(text)
+        most = longest(source)
+        if len(word) > most:
+            raise NdstackError(
+                f"the string has {len(word)} symbols, but {identifier} is shown with at most {most}; "
+                "give a shorter one"
+            )
+        with self.desk.turn(check):
+            with self._locks[identifier]:
+                check()
+                trace = source.trace(word)
+            found = {"model": self.describe(identifier), **view(source, word, trace, check)}
+        self._answers[key] = found
+        while len(self._answers) > REMEMBERED:
+            with contextlib.suppress(KeyError):  # another thread was quicker
+                self._answers.popitem(last=False)
+        return found
 
     def sample(self, identifier: str, length: int | None, seed: int) -> str:
         """A string of the model's language, or else one that the model writes."""
@@ -122,15 +149,16 @@ class Catalogue:
         low, high = (min(source.lengths[0], most), min(source.lengths[1], most))
         wanted = int(rng.integers(low, high + 1)) if length is None else max(0, min(length, most))
         if source.language is not None:
-            lengths = source.language.lengths(0, most)
-            if not lengths:
-                raise NdstackError(f"{identifier} has no strings of length up to {most}")
-            nearest = min(lengths, key=lambda n: (abs(n - wanted), n))
-            return source.join(tuple(source.language.sample(nearest, rng)))
+            with self._locks[identifier]:
+                lengths = source.language.lengths(0, most)
+                if not lengths:
+                    raise NdstackError(f"{identifier} has no strings of length up to {most}")
+                nearest = min(lengths, key=lambda n: (abs(n - wanted), n))
+                return source.join(tuple(source.language.sample(nearest, rng)))
         if identifier in _COUNTED and isinstance(source.model, Recognizer):
             return _COUNTED[identifier](max(wanted, 4), rng)
         if isinstance(source.model, LanguageModel):
-            with self._lock:
+            with self._locks[identifier]:
                 return source.join(tuple(sample(source.model, [()], wanted, seed=seed)[0].word))
         raise NdstackError(f"there is no language to sample from for {identifier}; type a string")
 

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from ndstack.analysis.explorer.catalogue import Catalogue, UnknownModelError
+from ndstack.analysis.explorer.desk import SupersededError, TooManyError
 from ndstack.analysis.explorer.guard import Guard
 from ndstack.analysis.explorer.page import TYPES, asset, saved_page
 from ndstack.errors import NdstackError
@@ -21,6 +22,8 @@ from ndstack.errors import NdstackError
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 
 Identifier = Annotated[str, Field(max_length=200)]
+PageName = Annotated[str, Field(min_length=1, max_length=64)]
+"""What a page calls itself, so that its newest request ends the earlier ones."""
 Number = Annotated[int, Field(ge=0, le=10_000)]
 
 
@@ -33,6 +36,13 @@ class Look(_Question):
 
     model: Identifier
     text: Annotated[str, Field(max_length=8000)]
+    page: PageName | None = None
+
+
+class Stop(_Question):
+    """Which page does not wait for answers any more."""
+
+    page: PageName
 
 
 class Save(Look):
@@ -102,7 +112,12 @@ def _add_questions(app: FastAPI, catalogue: Catalogue) -> None:
 
     @app.post("/api/look")
     def look(question: Look) -> JSONResponse:
-        return JSONResponse(catalogue.look(question.model, question.text))
+        return JSONResponse(catalogue.look(question.model, question.text, question.page))
+
+    @app.post("/api/stop")
+    def stop(question: Stop) -> dict[str, bool]:
+        catalogue.desk.stop(question.page)
+        return {"stopped": True}
 
     @app.post("/api/sample")
     def sample(question: Sample) -> dict[str, str]:
@@ -121,7 +136,8 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(NdstackError)
     def wrong(request: Request, error: NdstackError) -> JSONResponse:
-        status = 404 if isinstance(error, UnknownModelError) else 400
+        kinds = ((UnknownModelError, 404), (SupersededError, 409), (TooManyError, 503))
+        status = next((code for kind, code in kinds if isinstance(error, kind)), 400)
         return JSONResponse({"error": str(error)}, status)
 
     @app.exception_handler(HTTPException)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ndstack.analysis.explorer.desk import Check, wanted
 from ndstack.analysis.explorer.stacks import flows
 from ndstack.analysis.run import ACTIONS, Run
 from ndstack.analysis.runs import Runs
@@ -31,9 +32,16 @@ SEARCH = 500_000
 """Multiplications in search of the most probable stacks, at each time."""
 
 
-def view(source: Source, word: tuple[str, ...]) -> Json:
-    """What the page needs to show a model reading a string, for `json.dumps`."""
-    trace = source.trace(word)
+def view(source: Source, word: tuple[str, ...], trace: Trace | None = None, check: Check = wanted) -> Json:
+    """What the page needs to show a model reading a string, for `json.dumps`.
+
+    Args:
+        source: the model.
+        word: the string.
+        trace: of the model on the string, if it has been made.
+        check: called now and then; what it raises ends the work.
+    """
+    trace = source.trace(word) if trace is None else trace
     first = int(trace.predictions is not None and bool(getattr(source.model, "bos", False)))
     inputs = trace.stacks[0].inputs if trace.stacks else ((BOS,) * first + word)
     return {
@@ -45,7 +53,7 @@ def view(source: Source, word: tuple[str, ...]) -> Json:
         "predictions": _rounded(trace.predictions),
         "truth": _rounded(trace.truth),
         "notes": _notes(source, trace),
-        "stacks": [_stack(stack) for stack in trace.stacks],
+        "stacks": [_stack(stack, check) for stack in trace.stacks],
     }
 
 
@@ -66,7 +74,8 @@ def _notes(source: Source, trace: Trace) -> Json:
     return notes
 
 
-def _stack(trace: StackTrace) -> Json:
+def _stack(trace: StackTrace, check: Check) -> Json:
+    check()
     return {
         "where": trace.where,
         "kind": trace.kind,
@@ -75,11 +84,11 @@ def _stack(trace: StackTrace) -> Json:
         "reading_names": list(trace.reading_names),
         "readings": _rounded(trace.readings),
         "attention": _rounded(trace.attention),
-        "automaton": None if trace.weights is None else _automaton(trace.runs),
+        "automaton": None if trace.weights is None else _automaton(trace.runs, check),
     }
 
 
-def _automaton(runs: Runs) -> Json:
+def _automaton(runs: Runs, check: Check) -> Json:
     """The runs of a nondeterministic stack: posteriors, the best ones, and what there is at each time."""
     weights = runs.weights
     alive = runs.log_weight > -math.inf
@@ -94,7 +103,7 @@ def _automaton(runs: Runs) -> Json:
         "entropy": round(chosen.entropy(), 4) if alive else None,
         "posterior": _rounded(chosen.posterior.actions()) if alive else None,
         "runs": [_run(run) for run in chosen.k_best(BEST)] if alive else [],
-        "times": _times(runs),
+        "times": _times(runs, check),
     }
 
 
@@ -116,11 +125,12 @@ def _tree(tree: Tree, leaves: Any) -> Json:
     return {"label": tree.label(), "children": children}
 
 
-def _times(runs: Runs) -> list[Json]:
+def _times(runs: Runs, check: Check) -> list[Json]:
     """The most probable stacks and the stack WFA at each time, from 0 on."""
     found: list[Json] = []
     before: list[StackProbability] = []
     for time in range(runs.time + 1):
+        check()
         now = runs.at(time)
         stacks = most_probable_stacks(now, STACKS, SEARCH, parts=True)
         found.append(

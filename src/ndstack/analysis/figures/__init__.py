@@ -4,7 +4,7 @@ from ndstack.analysis.figures.evolution import Evolution, draw_evolution
 from ndstack.analysis.figures.heat_maps import draw_actions, draw_attention, draw_predictions, draw_readings
 from ndstack.analysis.figures.pca import draw_pca, readings_by_next_symbol
 from ndstack.analysis.figures.picture import Picture
-from ndstack.analysis.figures.run_pictures import draw_stacks, draw_tree
+from ndstack.analysis.figures.run_pictures import draw_nltk_tree, draw_stacks, draw_tree
 from ndstack.analysis.figures.wfa_picture import draw_wfa
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "draw_actions",
     "draw_attention",
     "draw_evolution",
+    "draw_nltk_tree",
     "draw_pca",
     "draw_predictions",
     "draw_readings",

@@ -61,17 +61,24 @@ def _box(axes: Axes, place: float, level: float, background: str, name: str) -> 
 def draw_tree(run: Run, types: bool = False, title: str | None = None) -> Picture:
     """The tree of a run (`Run.tree`), its leaves in a row at the bottom."""
     check_steps(len(run.moves))
-    tree = run.tree(types)
+    return draw_nltk_tree(
+        run.tree(types), title or f"Tree of a run of probability {run.probability:.3g}", wide=types
+    )
+
+
+def draw_nltk_tree(tree: Tree, title: str, *, wide: bool = False) -> Picture:
+    """Any tree, its leaves in a row at the bottom; `wide` leaves room for long labels."""
+    check_steps(len(tree.leaves()))
     depth = tree.height() - 1
     labels = [len(part.label()) for part in tree.subtrees()] + [len(leaf) for leaf in tree.leaves()]
-    cell = max(0.3, 0.08 * max(map(len, tree.leaves())) + 0.14, 0.055 * max(labels) if types else 0.0)
+    cell = max(0.3, 0.08 * max(map(len, tree.leaves())) + 0.14, 0.055 * max(labels) if wide else 0.0)
     level = max(0.34, min(0.6, 6.0 / depth))
     figure, axes = new_axes(0.8 + cell * len(tree.leaves()), 0.8 + level * (depth + 1))
     axes.axis("off")
     _Drawer(axes, depth).draw(tree, 0)
     axes.set_xlim(-0.8, len(tree.leaves()) - 0.2)
     axes.set_ylim(-depth - 0.5, 0.5)
-    axes.set_title(title or f"Tree of a run of probability {run.probability:.3g}")
+    axes.set_title(title)
     return Picture(figure)
 
 

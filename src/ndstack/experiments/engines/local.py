@@ -1,7 +1,7 @@
 """Processes of this machine, one thread each, that talk in lines of JSON. No service, no ports.
 
-A process works on one job after another. When the sweep ends, however it ends, the pipe to its processes
-closes and they end, too.
+A process works on one job after another. When the sweep ends, however it ends, its processes end, too
+(`ndstack.processes`), even those that have not yet begun to read from their pipe.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ import time
 from pathlib import Path
 from typing import IO, Self
 
+from ndstack import processes
 from ndstack.errors import NdstackError
 from ndstack.experiments.engines.base import Lost
 from ndstack.experiments.work import Job, Outcome
 
+LOWEST = 19
+"""The lowest priority there is."""
 PATIENCE = 20.0
 """Seconds that processes have to save their trials when a sweep is stopped."""
 
@@ -28,18 +31,20 @@ PATIENCE = 20.0
 class _Worker:
     """A process and the job it has."""
 
-    def __init__(self, log: Path, replies: queue.Queue[tuple[_Worker, bytes]]) -> None:
+    def __init__(self, log: Path, replies: queue.Queue[tuple[_Worker, bytes]], nice: int) -> None:
         self.job: Job | None = None
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        with log.open("ab") as errors:
+        with log.open("ab") as errors, processes.offering():
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "ndstack.experiments.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=environment,
+                env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
                 start_new_session=True,
             )
+        if nice:
+            priority = os.getpriority(os.PRIO_PROCESS, 0) + nice
+            os.setpriority(os.PRIO_PROCESS, self.process.pid, min(priority, LOWEST))
         self._listener = threading.Thread(target=self._listen, args=(replies,), daemon=True)
         self._listener.start()
 
@@ -71,12 +76,16 @@ class Local:
     Args:
         workers: how many.
         log: a file for what they say on their error output.
+        nice: by how much their priority is lower than that of this process, as of the command nice.
     """
 
-    def __init__(self, workers: int, log: Path) -> None:
+    def __init__(self, workers: int, log: Path, nice: int = 0) -> None:
         if workers < 1:
             raise NdstackError(f"{workers} workers given, expected 1 or more")
-        self._count, self._log = workers, log
+        if nice and not hasattr(os, "setpriority"):
+            raise NdstackError(f"--nice {nice} given, but this system has no priorities; leave it out")
+        processes.check_room(workers, "--workers")
+        self._count, self._log, self._nice = workers, log, nice
         self._workers: list[_Worker] = []
         self._replies: queue.Queue[tuple[_Worker, bytes]] = queue.Queue()
 
@@ -88,7 +97,7 @@ class Local:
         """Give it to a process that has nothing to do, or to a new one."""
         worker = next((one for one in self._workers if one.job is None), None)
         if worker is None:
-            worker = _Worker(self._log, self._replies)
+            worker = _Worker(self._log, self._replies, self._nice)
             self._workers.append(worker)
         worker.send(job)
 

@@ -18,6 +18,7 @@ from ndstack.experiments.engines.base import Lost
 from ndstack.experiments.engines.parcels import pack, unpack
 from ndstack.experiments.engines.remote import work_remotely
 from ndstack.experiments.work import Job, Outcome
+from ndstack.processes import check_room
 
 MESSAGES = 100
 """How many parcels are taken in one poll."""
@@ -49,6 +50,7 @@ class Ray:
         every: float = 10.0,
     ) -> None:
         if address is None:
+            check_room(workers, "--workers")
             for name, value in OWN.items():
                 os.environ.setdefault(name, value)
         try:

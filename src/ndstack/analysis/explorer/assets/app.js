@@ -4,6 +4,8 @@
 const saved = $("saved") ? JSON.parse($("saved").textContent) : null;
 const state = { model: "", text: "", t: 0, stack: 0, run: 0 };
 const SHORT = 16; // up to so many steps, the cards stand beside the time axis
+const PAGE = Array.from({ length: 4 }, () => Math.random().toString(36).slice(2, 10)).join(""); // names this page
+let computing = null; // what ends the request that is under way
 let view = null, timeline = null, tree = null, player = null, question = 0;
 
 const stackNow = () => (view && view.stacks[state.stack]) || null;
@@ -17,12 +19,13 @@ function say(text, error = false) {
   $("message").className = error ? "error" : "";
 }
 
-async function ask(path, body) {
-  const options = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+async function ask(path, body, signal) {
+  const options = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal };
   let answer;
   try {
     answer = await fetch(path, options);
   } catch {
+    if (signal && signal.aborted) throw new Error("Stopped.");
     throw new Error("The server does not answer; is ndstack explore still running?");
   }
   if (!answer.ok) throw new Error((await answer.json().catch(() => ({ error: answer.statusText }))).error);
@@ -33,17 +36,31 @@ async function ask(path, body) {
 async function look(place = {}) {
   const mine = ++question;
   state.text = $("text").value;
-  const slow = setTimeout(() => say("reading …"), 250);
+  if (computing) computing.abort();
+  const own = computing = new AbortController(), began = Date.now();
+  const slow = setInterval(() => {
+    if (mine !== question) return;
+    say(`computing … ${Math.round((Date.now() - began) / 1000)} s`);
+    $("stop").hidden = false;
+  }, 250);
   try {
-    const found = await (await ask("api/look", { model: state.model, text: state.text })).json();
+    const body = { model: state.model, text: state.text, page: PAGE };
+    const found = await (await ask("api/look", body, own.signal)).json();
     if (mine !== question) return;
     say("");
     present(found, place);
   } catch (error) {
     if (mine === question) say(error.message, true);
   } finally {
-    clearTimeout(slow);
+    clearInterval(slow);
+    if (mine === question) $("stop").hidden = true;
   }
+}
+
+/** End the request under way, here and in the server. */
+function stopComputing() {
+  if (computing) computing.abort();
+  ask("api/stop", { page: PAGE }).catch(() => {});
 }
 
 function present(found, place) {
@@ -242,6 +259,10 @@ function listen() {
   $("text").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(() => look(), 450); });
   $("model").addEventListener("change", () => choose($("model").value));
   $("sample").addEventListener("click", sample);
+  $("stop").addEventListener("click", stopComputing);
+  addEventListener("pagehide", () => {
+    if (!saved) navigator.sendBeacon("api/stop", new Blob([JSON.stringify({ page: PAGE })], { type: "application/json" }));
+  });
   $("save").addEventListener("click", save);
   $("link").addEventListener("click", copyLink);
   $("slider").addEventListener("input", () => go(Number($("slider").value)));

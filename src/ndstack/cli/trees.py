@@ -1,0 +1,154 @@
+"""The command about derivation trees of a grammar: trees."""
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ndstack.cli.app import command
+from ndstack.cli.arguments import AsJson, GrammarFile, OutPictureIfGiven, find_language, parse_word, strings
+from ndstack.cli.output import nested
+from ndstack.errors import NdstackError
+
+if TYPE_CHECKING:
+    from nltk import Tree
+
+    from ndstack.grammars import Rule
+    from ndstack.grammars.forest import Forest
+    from ndstack.languages import ContextFreeLanguage
+
+DEEPEST = 300
+"""Levels of a tree that is drawn."""
+
+
+@command(
+    "ndstack trees --grammar my.cfg 'the cat sleeps' --best 3",
+    "ndstack trees --grammar my.cfg aaa --count",
+    "ndstack trees dyck '([])()' --bracketed",
+)
+def trees(
+    words: Annotated[list[str], strings("A string to parse.")],
+    grammar: GrammarFile = None,
+    count: Annotated[bool, typer.Option("--count", help="Only say how many trees there are.")] = False,
+    best: Annotated[int, typer.Option(min=1, help="How many trees, the most probable first.")] = 1,
+    bracketed: Annotated[
+        bool, typer.Option("--bracketed", help="Print trees in brackets instead of drawing them.")
+    ] = False,
+    out: OutPictureIfGiven = None,
+    as_json: AsJson = False,
+) -> None:
+    """Parse a string with a grammar: how many trees it has, and the most probable ones.
+
+    Trees are those of the grammar as it is written. Rules without probabilities are equally probable for each
+    nonterminal. With --out, the last of the trees that are printed is drawn. The exit code is 1 if there is
+    no tree.
+    """
+    from ndstack import plotting
+    from ndstack.grammars.forest import Forest
+    from ndstack.progress import progress_bar
+
+    if out is not None:
+        plotting.check_format(out)
+    source = _context_free(None if grammar else words.pop(0), grammar)
+    if len(words) != 1:
+        raise NdstackError(f"expected one string to parse, got {len(words)}: ndstack trees dyck '()'")
+    word = parse_word(source, words[0])
+    with progress_bar(f"parsing with {source.name}", len(word)) as advance:
+        forest = Forest(source.grammar, word, progress=advance)
+    number = forest.count()
+    found = [] if count else [(log, _tree(rules)) for log, rules in forest.k_best(best)]
+    total = _log_total(source, word) if number else -math.inf
+    if as_json:
+        print(json.dumps(_as_json(words[0], number, total, found)))
+    else:
+        print(_summary(number, total, forest))
+        for rank, (log, tree) in enumerate(found, 1):
+            print(f"\ntree {rank}: probability {math.exp(log):.4g}, {math.exp(log - total):.2%} of all trees")
+            print(tree.pformat(margin=100, indent=2) if bracketed else _drawn(tree))
+    if out is not None and found:
+        _draw(found, out)
+    if not number:
+        raise typer.Exit(1)
+
+
+def _context_free(name: str | None, grammar: Path | None) -> "ContextFreeLanguage":
+    from ndstack.languages import ContextFreeLanguage
+
+    source = find_language(name, grammar)
+    if not isinstance(source, ContextFreeLanguage):
+        raise NdstackError(f"{source.name} is not context-free and has no trees")
+    return source
+
+
+def _log_total(source: "ContextFreeLanguage", word: str | tuple[str, ...]) -> float:
+    from ndstack.grammars import log_inside
+
+    return log_inside(source.grammar, word)
+
+
+def _tree(rules: list["Rule"]) -> "Tree":
+    """The tree of a derivation, unless it is too deep to be shown."""
+    from nltk import Tree
+
+    from ndstack.grammars.trees import tree_of_derivation
+
+    tree = tree_of_derivation(rules)
+    levels, open_ = 0, [tree]
+    while open_:
+        levels += 1
+        open_ = [child for node in open_ for child in node if isinstance(child, Tree)]
+    if levels > DEEPEST:
+        raise NdstackError(
+            f"the tree has {levels} levels, more than the {DEEPEST} that are shown; use --count"
+        )
+    return tree
+
+
+def _with_epsilon(tree: "Tree") -> "Tree":
+    """The same, with ε below a nonterminal that derives nothing."""
+    from nltk import Tree
+
+    below = [_with_epsilon(child) if isinstance(child, Tree) else child for child in tree]
+    return Tree(tree.label(), below or ["ε"])
+
+
+def _summary(number: float, total: float, forest: "Forest") -> str:
+    if not number:
+        return "no tree: the string is not in the language of the grammar"
+    p = f"probability {math.exp(total):.4g} in all"
+    if number == math.inf:
+        cycle = ", ".join(forest.cycle())
+        return f"infinitely many trees, {p}; what derives itself and nothing else: {cycle}"
+    return f"{number} tree{'s' * (number != 1)}, {p}"
+
+
+def _drawn(tree: "Tree") -> str:
+    from nltk.tree.prettyprinter import TreePrettyPrinter
+
+    numbered = _with_epsilon(tree)
+    leaves = numbered.leaves()
+    for number, place in enumerate(numbered.treepositions("leaves")):  # it gets mixed right sides wrong else
+        numbered[place] = number
+    return str(TreePrettyPrinter(numbered, leaves).text(unicodelines=True)).rstrip()
+
+
+def _draw(found: list[tuple[float, "Tree"]], out: Path) -> None:
+    from ndstack.analysis.figures import draw_nltk_tree
+
+    log, tree = found[-1]
+    draw_nltk_tree(_with_epsilon(tree), f"Tree {len(found)}, of probability {math.exp(log):.3g}").save(out)
+
+
+def _as_json(
+    string: str, number: float, total: float, found: list[tuple[float, "Tree"]]
+) -> dict[str, object]:
+    finite = number != math.inf
+    return {
+        "string": string,
+        "count": number if finite else None,
+        "infinite": not finite,
+        "log_probability": total if number else None,
+        "trees": [{"log_probability": log, "tree": nested(tree)} for log, tree in found],
+    }

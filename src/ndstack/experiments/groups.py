@@ -1,0 +1,94 @@
+"""Groups: all runs of one label on one language. What they spent, and when a group needs no further run."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from ndstack import files
+from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.spec import Rules
+from ndstack.experiments.trials import Trial
+from ndstack.experiments.work import RESULT, Measure
+from ndstack.training.run import best_epoch
+
+Group = tuple[str, str]
+"""A label and a language."""
+
+
+@dataclasses.dataclass
+class Spent:
+    """What the runs of a group took, those that are not complete included."""
+
+    complete: int = 0
+    epochs: int = 0
+    updates: int = 0
+    """Of complete runs; those that were completed before updates were counted have none."""
+    seconds: float = 0.0
+    """Of training."""
+    scores: list[float] = dataclasses.field(default_factory=list)
+    """Of complete runs: the best validation cross-entropy difference, of text the cross-entropy."""
+
+    @property
+    def best(self) -> float:
+        """The lowest score."""
+        return min(self.scores, default=math.inf)
+
+
+def group_of(trial: Trial) -> Group:
+    """The group that a trial is in."""
+    return trial.label, trial.language
+
+
+def members(trials: Iterable[Trial]) -> dict[Group, list[Trial]]:
+    """The trials of every group, in order."""
+    found: dict[Group, list[Trial]] = {}
+    for trial in trials:
+        found.setdefault(group_of(trial), []).append(trial)
+    return found
+
+
+def spent(folder: SweepFolder, trials: Iterable[Trial], measures: tuple[Measure, ...] = ()) -> Spent:
+    """What trials took so far."""
+    total = Spent()
+    for trial in trials:
+        run = folder.run(trial)
+        if run is None:
+            continue
+        history = run.metrics()
+        total.epochs += len(history)
+        total.seconds += sum(run.seconds().values())
+        if history and folder.status(trial, measures) == "done":
+            best = best_epoch(history)
+            total.complete += 1
+            total.scores.append(float(best.get("validation_difference", best["validation_cross_entropy"])))
+            result = files.read_json(run.folder / RESULT)
+            total.updates += int(result.get("updates", 0)) if isinstance(result, Mapping) else 0
+    return total
+
+
+def ended(rules: Rules, so_far: Spent) -> str | None:
+    """Why a group needs no run that has not begun; None if it does."""
+    until, budget = rules.until, rules.budget
+    if until is not None and so_far.best <= until.difference:
+        return f"a run is within {until.difference:g} nats per symbol of the lower bound"
+    if budget is not None and budget.epochs is not None and so_far.epochs >= budget.epochs:
+        return f"the budget of {budget.epochs:,} epochs is spent"
+    if budget is not None and budget.seconds is not None and so_far.seconds >= budget.seconds:
+        return f"the budget of {budget.seconds:g} seconds is spent"
+    return None
+
+
+def not_needed(
+    folder: SweepFolder, trials: Sequence[Trial], rules: Rules, measures: tuple[Measure, ...] = ()
+) -> dict[str, str]:
+    """The trials that are not run because their group has ended: trial to reason."""
+    if rules.until is None and rules.budget is None:
+        return {}
+    found: dict[str, str] = {}
+    for mine in members(trials).values():
+        reason = ended(rules, spent(folder, mine, measures))
+        if reason is not None:
+            found |= {trial.id: reason for trial in mine if folder.status(trial) == "waiting"}
+    return found

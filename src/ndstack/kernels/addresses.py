@@ -1,0 +1,163 @@
+"""The one door between tensors and compiled code: nobody else takes the address of memory.
+
+Compiled code believes what it is told about sizes. So whatever it reads or writes passes here, every time,
+and has to lie in the memory of the CPU, in one piece, with the dtype and the shape that the kernel will
+assume; anything else ends in an error of one line. Shapes are those of the tensors themselves.
+
+What a kernel writes to is made here, too. With the environment variable NDSTACK_GUARD=1 every such buffer
+lies between guard bytes and begins as nan, and all guards are looked at whenever somebody passes the door: a
+kernel that writes beyond the end of its memory is found out, and one that reads there gives nan.
+"""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import math
+import os
+import weakref
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ndstack.errors import NdstackError
+
+KIND = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
+"""A number of the type to be found at an address, for each dtype that compiled code takes."""
+
+GUARD = os.environ.get("NDSTACK_GUARD", "") not in ("", "0")
+"""Whether buffers lie between guard bytes; slow, for looking for faults."""
+
+_ALIGNMENT = 64  # the widest vector registers
+_ZONE = 256  # guard bytes on each side
+_PATTERN = 0xFF  # a nan in every format
+_NUMPY = {
+    torch.float32: np.float32,
+    torch.float64: np.float64,
+    torch.int32: np.int32,
+    torch.bool: np.bool_,
+}
+
+
+def address(tensor: Tensor, dtype: torch.dtype, *shape: int) -> int:
+    """The address of a tensor's numbers, which have to be in one piece, of this dtype and shape."""
+    if (
+        tensor.dtype is not dtype
+        or tensor.shape != shape
+        or not tensor.is_cpu
+        or not tensor.is_contiguous()
+        or tensor.is_neg()
+    ):
+        raise _unfit(tensor, dtype, shape)
+    if GUARD:
+        inspect()
+    place = tensor.data_ptr()
+    if place == 0 and tensor.numel():
+        raise NdstackError(f"a tensor of shape {list(shape)} given whose memory has been released")
+    return place
+
+
+def rows(tensor: Tensor, dtype: torch.dtype, *shape: int) -> tuple[int, int]:
+    """The address of a matrix and the stride between its rows, each of which has to be in one piece."""
+    if (
+        tensor.dtype is not dtype
+        or tensor.shape != shape
+        or not tensor.is_cpu
+        or (tensor.stride(1) != 1 and shape[1] > 1)
+        or tensor.is_neg()
+    ):
+        raise _unfit(tensor, dtype, shape)
+    return tensor.data_ptr(), tensor.stride(0)
+
+
+def optional(tensor: Tensor | None, dtype: torch.dtype, *shape: int) -> int:
+    """As `address`; 0 for None."""
+    return 0 if tensor is None else address(tensor, dtype, *shape)
+
+
+def optional_rows(tensor: Tensor | None, dtype: torch.dtype, *shape: int) -> tuple[int, int]:
+    """As `rows`; zeros for None."""
+    return (0, 0) if tensor is None else rows(tensor, dtype, *shape)
+
+
+def array(tensor: Tensor, dtype: torch.dtype, *shape: int) -> Any:
+    """A tensor's numbers as an array in one piece: its own memory if that is in one piece, else a copy."""
+    if tensor.dtype is not dtype or tensor.shape != shape or not tensor.is_cpu or tensor.is_neg():
+        raise _unfit(tensor, dtype, shape)
+    if GUARD:
+        inspect()
+    return tensor.detach().contiguous().numpy()
+
+
+def written(tensor: Tensor, dtype: torch.dtype, *shape: int) -> Any:
+    """A tensor's own memory as an array, to be written to."""
+    address(tensor, dtype, *shape)
+    return tensor.detach().numpy()
+
+
+def of_table(numbers: npt.NDArray[Any]) -> int:
+    """The address of an array that the caller has made and keeps alive."""
+    if not numbers.flags.c_contiguous:
+        raise NdstackError("a table of numbers that is not in one piece")
+    return int(numbers.ctypes.data)
+
+
+def room(dtype: torch.dtype, *shape: int) -> Tensor:
+    """Memory for a kernel to write to, as a tensor in one piece; it holds anything."""
+    if GUARD:
+        return _guarded(dtype, shape, _PATTERN)
+    return torch.empty(shape, dtype=dtype, device="cpu")
+
+
+def zeros(dtype: torch.dtype, *shape: int) -> Tensor:
+    """Zeros that take memory only where they are touched, at a multiple of the size of a vector."""
+    if GUARD:
+        return _guarded(dtype, shape, 0)
+    kind, size = _NUMPY[dtype], math.prod(shape)
+    flat: Any = np.zeros(size + _ALIGNMENT // np.dtype(kind).itemsize, kind)
+    first = -flat.ctypes.data % _ALIGNMENT // flat.itemsize
+    return torch.from_numpy(flat[first : first + size].reshape(shape))
+
+
+def _unfit(tensor: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> NdstackError:
+    pieces = "" if tensor.layout is torch.strided and tensor.is_contiguous() else ", not in one piece"
+    return NdstackError(
+        f"{tensor.dtype} of shape {list(tensor.shape)} on {tensor.device}{pieces} given to compiled code, "
+        f"expected {dtype} of shape {list(shape)} on the CPU"
+    )
+
+
+_alive: dict[int, tuple[Any, int, tuple[int, ...]]] = {}
+_recent: collections.deque[Any] = collections.deque(maxlen=100)
+
+
+def _guarded(dtype: torch.dtype, shape: tuple[int, ...], fill: int) -> Tensor:
+    """Memory between guard bytes."""
+    inspect()
+    kind = _NUMPY[dtype]
+    size = math.prod(shape) * np.dtype(kind).itemsize
+    flat = np.full(size + 2 * _ZONE + _ALIGNMENT, _PATTERN, np.uint8)
+    first = -flat.ctypes.data % _ALIGNMENT + _ZONE
+    flat[first : first + size] = fill
+    _alive[id(flat)] = (weakref.ref(flat), first, (size, *shape))
+    weakref.finalize(flat, _alive.pop, id(flat), None)
+    _recent.append(flat)  # until somebody has looked at its guards
+    return torch.from_numpy(flat[first : first + size].view(kind).reshape(shape))
+
+
+def inspect() -> None:
+    """Raise an error if a kernel has written outside its buffers; for NDSTACK_GUARD=1."""
+    for reference, first, (size, *shape) in list(_alive.values()):
+        flat = reference()
+        if flat is None:
+            continue
+        if (flat[:first] != _PATTERN).any() or (flat[first + size :] != _PATTERN).any():
+            _alive.clear()
+            raise SystemError(f"a kernel has written outside a buffer of shape {shape}")
+
+
+if GUARD:
+    atexit.register(inspect)

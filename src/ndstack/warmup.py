@@ -1,0 +1,106 @@
+"""Compile kernels ahead of time: small networks are made and take a step, once for each kind of use."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ndstack import waiting
+from ndstack.nn import models as networks
+from ndstack.progress import progress_bar
+
+MODELS = ("lstm", "strat-3", "sup-3", "ns-2-3", "rns-2-3", "vrns-2-3-3", "tf+sup-4", "tf+vrns-2-3-2")
+"""One of each kind: other sizes share their kernels."""
+
+_SECONDS = {"forward": 40, "backward": 60, "steps": 25}
+"""About what each part takes with a nondeterministic stack on a laptop, for the estimate."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Warmed:
+    """What was compiled.
+
+    Attributes:
+        models: for which.
+        compiled: each kernel, with its seconds; those found in the cache are not among them.
+        seconds: in all.
+        folder: where compiled code is kept; None if it is not.
+    """
+
+    models: tuple[str, ...]
+    compiled: tuple[tuple[str, float], ...]
+    seconds: float
+    folder: str | None
+
+    def summary(self) -> dict[str, Any]:
+        """As plain data."""
+        return dataclasses.asdict(self)
+
+
+def warm_up(models: Sequence[str] | None = None) -> Warmed:
+    """Compile what training, evaluating and stepping these models needs.
+
+    Nondeterministic stacks are compiled in float64, too, since they are computed in it where float32 could
+    lose runs.
+
+    Args:
+        models: names of models; one of each kind if there are none.
+    """
+    names = tuple(models or MODELS)
+    parts = [part for name in names for part in _parts(name)]
+    before, began = len(_compiled()), time.monotonic()
+    logger = logging.getLogger("ndstack")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # the bar says the same
+    try:
+        with progress_bar("compiling, in seconds expected", sum(cost for cost, _ in parts)) as advance:
+            for cost, run in parts:
+                run()
+                advance(cost)
+    finally:
+        logger.setLevel(level)
+    compiled = tuple((name, round(seconds, 2)) for name, seconds in _compiled()[before:])
+    return Warmed(names, compiled, round(time.monotonic() - began, 2), _folder())
+
+
+def _parts(name: str) -> Iterator[tuple[int, Callable[[], object]]]:
+    """Expected seconds and work, for each use of a model."""
+    kind = networks.parse(name).stack
+    slow = kind not in ("", "strat", "sup", "sup-h")
+    for dtype in (torch.float32, torch.float64) if slow else (torch.float32,):
+        model = networks.build(name, ("a", "b"), num_layers=1 if name.startswith("tf") else None).to(dtype)
+        symbols = torch.zeros(2, 3, dtype=torch.long)
+        losses: list[torch.Tensor] = []
+
+        def forward(model: Any = model, losses: list[Any] = losses, symbols: Any = symbols) -> None:
+            losses.append(model(symbols)[0].sum())
+
+        def backward(losses: list[Any] = losses) -> None:
+            losses.pop().backward()
+
+        def steps(model: Any = model, symbols: Any = symbols) -> None:
+            state = model.start(2)
+            total: Any = torch.zeros((), dtype=model.dtype)
+            for _ in range(3):
+                logits, state = model(symbols[:, :1], state)
+                total = total + logits.sum()
+            total.backward()
+
+        for run in (forward, backward, steps):
+            yield (_SECONDS[run.__name__] if slow else 5) if kind else 1, run
+
+
+def _compiled() -> list[tuple[str, float]]:
+    return waiting.COMPILED
+
+
+def _folder() -> str | None:
+    """Where compiled code is kept."""
+    from ndstack.kernels import superposition_numba
+
+    return waiting.place(superposition_numba.scan)
