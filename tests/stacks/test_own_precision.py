@@ -154,9 +154,9 @@ def test_every_second_stack_of_a_batch():
 
 @pytest.mark.parametrize("sizes", [(2, 3.0), (2.5, 3), (2, 3, None, False, True, 2.5), ("2", 3)])
 def test_sizes_that_are_no_whole_numbers(sizes):
-    with pytest.raises(NdstackError, match="expected 1 or more"):
+    with pytest.raises(NdstackError, match="expected a whole number, 1 or more"):
         Nondeterministic(*sizes)
-    with pytest.raises(NdstackError, match="expected 1 or more"):
+    with pytest.raises(NdstackError, match="expected a whole number, 1 or more"):
         Superposition(4, depth=2.5)
     with pytest.raises(NdstackError, match=r"window is 2\.5"):
         functional.nondeterministic(

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.kernels import cpu_step
-from ndstack.kernels.addresses import KIND, address, of_table, optional, room, zeros
+from ndstack.kernels.addresses import KIND, address, array, of_table, optional, room, zeros
 from ndstack.kernels.cpu_engine import cost
 from ndstack.kernels.layout import Layout
 from ndstack.kernels.rows import in_own_precision, refuse_second_derivatives
@@ -87,7 +87,7 @@ class Pass:
         if alpha is not None:
             end = (time + 2) * at.kinds
             self.alpha[:, :end] += alpha[:, :end]
-            self.spoiled |= alpha[:, 0].isnan().numpy()
+            self.spoiled |= array(alpha[:, 0].isnan(), torch.bool, self.tape.batch)
 
 
 class Tape:

@@ -106,7 +106,9 @@ def scan(
         later = n - t - 1
         weights.append(torch.nn.functional.pad(reading_weights(strengths), (0, later)))
     readings = torch.stack(weights, dim=1) @ vectors
-    if not bool(vectors.isfinite().all()):  # 0 nan is nan, but not for elements that are yet to come
+    if not vectors.is_meta and not bool(
+        vectors.isfinite().all()
+    ):  # 0 nan is nan, but not for elements that are yet to come
         first = vectors.shape[1] - n
         known = [vectors[:, : first + t + 1] for t in range(n)]
         readings = torch.cat([w[:, None, : v.shape[1]] @ v for w, v in zip(weights, known, strict=True)], 1)
