@@ -30,7 +30,7 @@ def cases(seed, **options):
 
 
 def test_the_best_of_very_many_equal_runs_are_found_without_looking_at_all(monkeypatch):
-    """All runs weigh the same; a search that opens equal partial runs in the order of their age never ends."""
+    """All runs weigh the same; a search that opens the oldest of equal partial runs first never ends."""
     n, shape = 40, (2, 2, 2, 2)
     same = (np.zeros((n, *shape)), np.zeros((n, *shape)), np.zeros((n, *shape[:3])))
     runs = Runs(Weights(*same, Names.numbered("a" * n, 2, 2)))
