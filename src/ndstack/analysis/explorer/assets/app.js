@@ -95,6 +95,7 @@ function present(found, place) {
 function draw() {
   if (!view) return;
   const stack = stackNow(), automaton = stack && stack.automaton, run = runNow();
+  drawn = $("main").clientWidth; // before a scroll bar may come
   const place = (short) => {
     $("main").classList.toggle("short", short);
     return new Timeline($("time"), view, stack, go);
@@ -108,7 +109,6 @@ function draw() {
   $("stacks-title").textContent = automaton ? "Most probable stacks" : "Stacks";
   drawTreeCard(automaton, run);
   show();
-  drawn = $("main").clientWidth;
 }
 
 function drawStack(stack, automaton, run) {
