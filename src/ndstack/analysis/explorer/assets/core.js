@@ -41,8 +41,8 @@ const visible = (symbol) => (symbol === " " ? "␣" : symbol);
 const tone = (index) => (index <= 0 ? 0 : 1 + ((index - 1) % 7));
 
 const ruler = document.createElement("canvas").getContext("2d");
-function textWidth(text, size = 12, weight = 400) {
-  ruler.font = `${weight} ${size}px system-ui, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif`;
+function textWidth(text, size = 12) {
+  ruler.font = `${size}px system-ui, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif`;
   return ruler.measureText(text).width;
 }
 /** Text cut to a width. */
