@@ -49,14 +49,33 @@ class Browser:
         os.close(from_browser)
         self._buffer, self._number, self._session, self.errors = b"", 0, None, []
         target = self._wait_for(lambda: self.send("Target.getTargets")["targetInfos"])
-        page = next(one for one in target if one["type"] == "page")
-        attached = self.send("Target.attachToTarget", targetId=page["targetId"], flatten=True)
-        self._session = attached["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.send(f"{domain}.enable")
+        self._attach(next(one for one in target if one["type"] == "page")["targetId"])
         self.send(
             "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder), eventsEnabled=True
         )
+
+    def _attach(self, target):
+        self._session = None
+        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.send(f"{domain}.enable")
+
+    def open_tab(self, address):
+        """Another page beside this one, which calls go to from now on; returns this one, for `switch`."""
+        before = self._session
+        self._attach(self.send("Target.createTarget", url="about:blank")["targetId"])
+        self.open(address)
+        return before
+
+    def switch(self, page):
+        """Go to another open page; returns the one left."""
+        before, self._session = self._session, page
+        return before
+
+    def close_tab(self, back):
+        """Close this page and go to another one."""
+        self.send("Page.close")
+        self._session = back
 
     def close(self):
         os.close(self._out)  # the browser ends when nobody speaks to it any more

@@ -319,5 +319,10 @@ def test_too_many_requests_are_refused_and_those_that_wait_are_dropped_when_supe
         desk.stop("b")
         with pytest.raises(SupersededError):
             waiting.result(60)
+        alone = pool.submit(wait, desk.arrive(None))
+        desk.close()
+        with pytest.raises(SupersededError, match="about to end"):
+            alone.result(60)
+    desk = Desk()
     with desk.turn(desk.arrive("d")):
         pass

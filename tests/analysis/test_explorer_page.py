@@ -8,8 +8,10 @@ import subprocess
 import sys
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -18,6 +20,12 @@ from ndstack import languages
 from ndstack.nn import models
 from tests.analysis.browser import Browser, find_browser
 
+KEEP_ROOM = """const seen = new MutationObserver(() => {
+    if (!document.documentElement) return;
+    document.documentElement.style.scrollbarGutter = "%s";
+    seen.disconnect();
+}); seen.observe(document, {childList: true});"""
+"""Sets `scrollbar-gutter` before the page draws."""
 LONG = languages.get("marked-reversal").sample(81, np.random.default_rng(0))[:80]
 
 
@@ -171,6 +179,77 @@ def test_narrow_and_dark(page, width, dark):
     assert page.run("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize(
+    "model, text, t",
+    [
+        ("english", "Mary saw a man in the park with a telescope", 5),
+        ("dyck", "([])" * 5, 0),
+        ("dyck", "()" * 30, 7),
+    ],
+)
+@pytest.mark.parametrize("gutter", ["stable", "auto"])
+def test_the_last_column_is_not_cut_off_at_1400_by_900(page, server, model, text, t, gutter):
+    """With a real scroll bar, which comes with the first drawing; also where no room is kept for it."""
+    page.send("Emulation.setScrollbarsHidden", hidden=False)
+    page.resize(1400, 900)
+    page.open("about:blank")
+    script = page.send("Page.addScriptToEvaluateOnNewDocument", source=KEEP_ROOM % gutter)["identifier"]
+    page.open(f"{server.address}#{urlencode({'model': model, 'text': text, 't': t})}")
+    try:
+        page.until("typeof view === 'object' && view && view.model && innerWidth > document.body.clientWidth")
+        page.until("timeline.fits && drawn === $('main').clientWidth", 10)
+        boxes = page.run("""[...document.querySelectorAll('#time .band > svg:last-child')].map((band) => {
+            const box = $('time').getBoundingClientRect(), last = band.getBoundingClientRect();
+            return [last.right - box.left, $('time').clientWidth];
+        })""")
+        assert len(boxes) >= 6
+        assert all(right <= width + 0.5 for right, width in boxes)
+        assert page.run("$('time').scrollWidth - $('time').clientWidth") == 0
+        assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        page.run("go(view.inputs.length)")
+        shown = page.run("""(() => {
+            const text = [...document.querySelectorAll('#time text.current')].at(-1).getBoundingClientRect();
+            const cell = document.querySelector('#time rect.tape.current').getBoundingClientRect();
+            return [text.left - cell.left, cell.right - text.right, innerWidth - cell.right];
+        })()""")
+        assert min(shown) >= 0
+    finally:
+        page.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+        page.send("Emulation.setScrollbarsHidden", hidden=True)
+
+
+def test_a_slow_request_is_said_can_be_stopped_and_holds_up_no_other_page(page, server):
+    slow = "([])[()]([()[]])[][]" * 10
+    one = page.open_tab(f"{server.address}#model=dyck&text=[]")
+    page.until("typeof view === 'object' && view && view.text === '[]'")
+    two = page.switch(one)
+    page.run(f"$('text').value = {json.dumps(slow)}; void look()")
+    page.until("$('message').textContent.startsWith('computing …') && !$('stop').hidden", 20)
+    page.switch(two)
+    page.run("$('text').value = '()[]'; look()")  # is answered
+    assert page.run("view.text") == "()[]"
+    page.close_tab(back=one)
+    assert page.run("computing !== null && $('main').ariaBusy === 'true'")
+    assert page.run("view.text") == "([])"
+    page.run("$('stop').click()")
+    page.until("computing === null && $('stop').hidden && !$('main').ariaBusy")
+    assert page.run("[$('message').textContent, view.text]") == ["Stopped.", "([])"]
+    page.run(f"$('text').value = {json.dumps('()' + slow[2:])}; void look()")
+    page.until("!$('stop').hidden", 20)
+    page.run("$('text').value = '[()]'; look()")  # supersedes it
+    assert page.run("[view.text, $('message').textContent, $('stop').hidden]") == ["[()]", "", True]
+
+
+def test_of_two_models_chosen_in_a_row_the_last_is_shown(page):
+    page.run("void choose('english'); choose('palindromes')")
+    shown(page, "abbabba")
+    assert page.run("[state.model, $('model').value]") == ["palindromes"] * 2
+    page.run("choose('nothing')")
+    assert "no model 'nothing'" in page.run("$('message').textContent")
+    assert page.run("[state.model, $('model').value]") == ["palindromes"] * 2
+    page.errors[:] = [one for one in page.errors if "404 (Not Found)" not in one]
+
+
 def test_eighty_symbols_are_answered_within_a_second(page, server):
     """The best of some tries; where other programs keep the processors busy, the processor time it takes."""
     script = (
@@ -196,6 +275,24 @@ def processor_time(process):
         return math.inf
     fields = path.read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_ctrl_c_ends_the_server_while_it_computes():
+    command = [sys.executable, "-m", "ndstack", "explore", "--port", "0", "--no-browser"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        address = process.stdout.readline().split()[0]
+        body = json.dumps({"model": "dyck", "text": "([])" * 50}).encode()
+        question = urllib.request.Request(f"{address}api/look", body, {"Content-Type": "application/json"})
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(urllib.request.urlopen, question)
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+            assert answer.exception(30) is None or isinstance(answer.exception(), OSError)
+    finally:
+        process.kill()
+        process.stdout.close()
 
 
 def test_the_command_says_what_is_wrong(server, tmp_path):

@@ -29,6 +29,26 @@ def cases(seed, **options):
             yield runs.at(time, end), wanted
 
 
+def test_the_best_of_very_many_equal_runs_are_found_without_looking_at_all(monkeypatch):
+    """All runs weigh the same; a search that opens the oldest of equal partial runs first never ends."""
+    n, shape = 40, (2, 2, 2, 2)
+    same = (np.zeros((n, *shape)), np.zeros((n, *shape)), np.zeros((n, *shape[:3])))
+    runs = Runs(Weights(*same, Names.numbered("a" * n, 2, 2)))
+    opened = []
+    options = type(runs.chart).options
+
+    def count(chart, item):
+        opened.append(item)
+        assert len(opened) < 2000
+        return options(chart, item)
+
+    monkeypatch.setattr(type(runs.chart), "options", count)
+    found = runs.k_best(5)
+    assert len({key(run) for run in found}) == 5
+    assert [run.log_weight for run in found] == [0.0] * 5
+    assert runs.log_count > 50
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_all_runs_in_order(seed):
     for runs, wanted in cases(seed):

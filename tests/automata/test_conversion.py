@@ -11,6 +11,7 @@ from ndstack.automata import (
     Transition,
     accepting_runs,
     accepts,
+    best_run,
     bottom_marked,
     restrict,
     stringsum,
@@ -214,3 +215,14 @@ def test_a_nonterminal_called_like_the_bottom_symbol_is_refused():
     grammar = CFG((Rule(S, ("a", bottom)), Rule(bottom, ("b",))), S)
     with pytest.raises(GrammarError, match="has the name of the bottom symbol"):
         to_restricted(grammar)
+
+
+def test_stack_symbols_of_terminals_are_called_after_them():
+    """Variables of the grammar keep their names; those that the normal form adds have no numbers."""
+    dyck = CFG.fromstring("S -> S T | T\nT -> '(' S ')' | '(' ')' | '[' S ']' | '[' ']'")
+    pda = to_restricted(dyck)
+    assert {"⊥", "S", "')'", "']'"} <= set(pda.stack_alphabet)
+    assert not any("T0" in symbol or "T1" in symbol for symbol in pda.stack_alphabet)
+    assert best_run(pda, "([])").configurations[2].stack == ("⊥", "')'", "']'")
+    own = to_restricted(CFG.fromstring("S -> 'a' S B | 'a' B\nB -> 'b'"))
+    assert set(own.stack_alphabet) == {"⊥", "B", "[B B]", "[B S]"}

@@ -85,7 +85,7 @@ def test_the_way_from_a_grammar_to_a_corpus_is_told(call, tmp_path):
     (tmp_path / "words.txt").write_text("the\n")
     told = call("prepare", tmp_path / "a", "--out", tmp_path / "c", "--vocabulary", tmp_path / "words.txt")
     first, train, *_ = told.splitlines()
-    assert first.endswith("c: 3 types")
+    assert first.endswith("c: 3 types, words separated by spaces")
     assert train.split()[:2] == ["train", f"{header['splits']['train']['tokens']:,}"]
 
 
@@ -155,7 +155,9 @@ def test_one_file_is_prepared_with_a_split_and_a_warning_about_punctuation(tmp_p
     words = ("--split", "90/5/5", "--tokenize", "words")
     result = ndstack("text", "prepare", "book.txt", "--out", "split", *words, "--json", cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
-    assert {name: part["lines"] for name, part in json.loads(result.stdout)["splits"].items()} == {
+    header = json.loads(result.stdout)
+    assert header["tokenize"] == "words"
+    assert {name: part["lines"] for name, part in header["splits"].items()} == {
         "train": 90, "valid": 5, "test": 5
     }  # fmt: skip
     refused = ndstack("text", "prepare", "book.txt", "--out", "no", "--split", "90", cwd=tmp_path)

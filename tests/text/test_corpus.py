@@ -1,4 +1,5 @@
 import hashlib
+import json
 import os
 import tracemalloc
 from collections import Counter
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from ndstack.errors import DatasetError
 from ndstack.text import example, lines, preparation, prepare, read_corpus, read_vocabulary, splitting
+from ndstack.text.launch import checksums
 from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
 
 WORD = st.sampled_from(["a", "b", "cc", "é", "日本", "<unk>"])
@@ -195,6 +197,17 @@ def test_a_vocabulary_with_its_checksum_forged_is_noticed(corpus):
         (corpus.folder / "header.json").write_text(corpus.header.model_copy(update=forged).model_dump_json())
         with pytest.raises(DatasetError, match=message):
             read_corpus(corpus.folder)
+
+
+def test_the_header_says_what_separated_words_and_older_ones_without_it_are_read(corpus, tmp_path):
+    assert corpus.header.tokenize == "spaces"
+    words = prepare(tmp_path / "text", tmp_path / "words", tokenize="words")
+    assert read_corpus(words.folder).header.tokenize == "words"
+    path = corpus.folder / "header.json"
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "tokenize"}))
+    older = read_corpus(corpus.folder)
+    assert older.header.tokenize is None
+    assert checksums(older.header) == checksums(corpus.header)
 
 
 def test_what_prepare_is_asked_for_has_to_make_sense(corpus, tmp_path):

@@ -108,9 +108,10 @@ class Runs:
         """All runs, the greatest weight first.
 
         A best-first search over partial derivations. What an open item can still gain is known from the
-        Viterbi chart, so that a partial derivation is never opened before a better one.
+        Viterbi chart, so that a partial derivation is never opened before a better one; of equal ones the
+        newest is opened first, which completes a run before the next of many equal ones is begun.
         """
-        total, chart, number = self.log_weight, self.chart, itertools.count()
+        total, chart, number = self.log_weight, self.chart, itertools.count(0, -1)
         ends = self._ends(chart.best[1])
         roots = [(float(ends[b]), int(b)) for b in np.argsort(-ends, kind="stable") if ends[b] > -np.inf]
         # (-bound, tie-breaker, open items and transitions as linked lists, which option of the first item)

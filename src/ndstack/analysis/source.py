@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ndstack import zoo
 from ndstack.analysis.trace import Model, Trace, trace
 from ndstack.errors import NdstackError
-from ndstack.grammars import read_grammar
+from ndstack.grammars import CFG, read_grammar
 from ndstack.grammars.grammar import Word
 from ndstack.languages import Language, from_grammar
 from ndstack.languages.language import Lengths
@@ -71,16 +72,20 @@ class Source:
         return trace(self.model, word, language, self.lengths)
 
 
-def open_source(name: str | Path) -> Source:
+def open_source(name: str | Path, read: Callable[[Path], CFG] = read_grammar) -> Source:
     """A run folder, a saved model, a network of the zoo, the name of a shipped automaton, or a grammar file.
 
     A run, model or file comes before an automaton of the same name.
+
+    Args:
+        name: of one of these.
+        read: what reads a grammar file; commands give one that warns of inconsistent probabilities.
     """
     path, name = zoo.resolve(name), str(name)
     if (path.is_dir() and name not in EXAMPLES) or _is_model(path):
         return _open_folder(path, name)
     if path.is_file():
-        grammar = read_grammar(path)
+        grammar = read(path)
         return Source(
             name, f"compiled from {path.name}", recognizer(grammar), from_grammar(grammar, name), SHORT
         )

@@ -26,7 +26,7 @@ from ndstack.automata.pda import (
 from ndstack.automata.trimming import trim_restricted
 from ndstack.automata.triples import find_grammar
 from ndstack.errors import AutomatonError, GrammarError
-from ndstack.grammars.grammar import CFG, Symbol
+from ndstack.grammars.grammar import CFG, Nonterminal, Rule, Symbol, show_symbol
 from ndstack.grammars.greibach import ASK_THE_GRAMMAR, greibach, is_greibach, is_two_greibach
 
 START, LOOP = "q0", "loop"
@@ -163,9 +163,29 @@ def to_restricted(machine: CFG | PDA, most: int = MOST_TRANSITIONS) -> Restricte
     if isinstance(machine, RestrictedPDA):
         return machine
     if isinstance(machine, CFG):
-        return restrict_greibach(greibach(machine, most // 10), most)
+        return restrict_greibach(_name_terminals(greibach(machine, most // 10), machine), most)
     grammar = find_grammar(machine)
     return nothing(machine) if grammar is None else to_restricted(grammar, most)
+
+
+def _name_terminals(form: CFG, original: CFG) -> CFG:
+    """The normal form with the variables that it adds for terminals, T → b, called after these: 'b'."""
+    called: dict[Nonterminal, Nonterminal] = {}
+    taken = {A.name for A in form.nonterminals}
+    for A in form.nonterminals:
+        rules = form.rules_for(A)
+        if A in original.nonterminals or len(rules) > 1 or len(rules[0].right) != 1:
+            continue
+        name = show_symbol(rules[0].right[0])
+        if name not in taken:
+            called[A] = Nonterminal(name)
+            taken.add(name)
+
+    def rename(symbol: Symbol) -> Symbol:
+        return called.get(symbol, symbol) if isinstance(symbol, Nonterminal) else symbol
+
+    renamed = (Rule(called.get(r.left, r.left), tuple(map(rename, r.right)), r.weight) for r in form.rules)
+    return type(form)(tuple(renamed), form.start)
 
 
 def nothing(pda: PDA) -> RestrictedPDA:

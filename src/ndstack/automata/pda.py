@@ -51,9 +51,9 @@ class Transition:
         return _ACTIONS[size]
 
 
-def show_stack(stack: Stack) -> str:
-    """The symbols in a row, spaced if any is longer than a character; ε if there are none."""
-    return ("" if all(len(s) == 1 for s in stack) else " ").join(stack) or "ε"
+def show_stack(stack: Stack, spaced: bool = False) -> str:
+    """The symbols in a row, spaced if wanted or if any is longer than a character; ε if there are none."""
+    return (" " if spaced or any(len(s) > 1 for s in stack) else "").join(stack) or "ε"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ndstack.cli.app import command
-from ndstack.cli.arguments import AsJson, OutPicture, Seed, as_text
+from ndstack.cli.arguments import AsJson, OutPicture, Seed, as_text, read_grammar_file
 from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def parse(
     from ndstack.analysis.source import open_source
     from ndstack.analysis.text import run_lines, summary_lines
 
-    source = open_source(run)
+    source = open_source(run, read_grammar_file)
     trace = source.trace(source.split(string))
     runs = _runs(trace, trace.stack(stack - 1), time, all_runs)
     if samples:
@@ -114,7 +114,7 @@ def draw(
     from ndstack.analysis.source import open_source
 
     plotting.check_format(out)
-    source = open_source(run)
+    source = open_source(run, read_grammar_file)
     words = [source.split(string) for string in strings or []]
     if what == "pca":
         picture = _pca(source, words, samples, after, seed, stack - 1)

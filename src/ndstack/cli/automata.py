@@ -102,8 +102,9 @@ def automaton(
             if runs
             else "rejected: no run ends in an accept state with the bottom symbol on top"
         )
+        spaced = any(len(symbol) > 1 for symbol in pda.stack_alphabet)
         for before, symbol in zip(one, [*word, ""], strict=False):
-            print(f"  {before.state:8} {show_stack(before.stack):24} {symbol}".rstrip())
+            print(f"  {before.state:8} {show_stack(before.stack, spaced):24} {symbol}".rstrip())
     if not runs:
         raise typer.Exit(1)
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from ndstack.cli.app import command
+from ndstack.cli.arguments import read_grammar_file
 from ndstack.errors import NdstackError
 
 
@@ -35,7 +36,7 @@ def explore(
     from ndstack.analysis.explorer.catalogue import Catalogue
     from ndstack.analysis.explorer.serving import serve
 
-    catalogue = Catalogue(runs or ())
+    catalogue = Catalogue(runs or (), read=read_grammar_file)
     print("ndstack: getting ready (the first time, this compiles for a minute)", file=sys.stderr)
     catalogue.warm_up()
     serve(catalogue, host, port, browser)

@@ -131,7 +131,8 @@ def prepare(
     if as_json:
         print(corpus.header.model_dump_json())
         return
-    print(f"{out}: {corpus.header.types:,} types")
+    apart = "spaces" if corpus.header.tokenize == "spaces" else "spaces and punctuation"
+    print(f"{out}: {corpus.header.types:,} types, words separated by {apart}")
     for name, part in corpus.header.splits.items():
         share = part.unknown / part.tokens
         print(f"  {name:5} {part.tokens:>12,} tokens, {part.lines:>10,} lines, {share:.2%} <unk>")

@@ -27,6 +27,8 @@ from ndstack.errors import DatasetError, first_problem
 from ndstack.text.vocabulary import END, Vocabulary
 
 Part = Literal["train", "valid", "test"]
+Tokenize = Literal["spaces", "words"]
+"""What separates words; see `ndstack.text.lines.separate`."""
 SPLITS: tuple[Part, ...] = ("train", "valid", "test")
 HEADER = "header.json"
 WORDS = "vocabulary.txt"
@@ -58,6 +60,8 @@ class Header(BaseModel):
     types: PositiveInt
     """The size of the vocabulary, `<eos>` included."""
     vocabulary_sha256: str
+    tokenize: Tokenize | None = None
+    """What separated words when it was prepared; None if that was not recorded, as in older corpora."""
     splits: dict[Part, Split]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 from ndstack.errors import DatasetError
 from ndstack.progress import Advance, unseen
+from ndstack.text.corpus import Tokenize
 from ndstack.text.splitting import Stretch
 from ndstack.text.vocabulary import END
 
@@ -17,8 +17,6 @@ BLOCK = 1 << 20
 Piece = tuple[list[str], bool]
 """Some words of a line, in order, and whether the line ends after them."""
 
-
-Tokenize = Literal["spaces", "words"]
 _WORD = re.compile(r"<unk>|\w+(?:(?:['’-]|(?<=\d)[.,](?=\d))\w+)*|[^\w\s]")
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from ndstack import files
 from ndstack.errors import DatasetError
 from ndstack.progress import Advance, unseen
-from ndstack.text.corpus import HEADER, SPLITS, WORDS, Corpus, Header, Part, Split, read_corpus
-from ndstack.text.lines import Tokenize, pieces
+from ndstack.text.corpus import HEADER, SPLITS, WORDS, Corpus, Header, Part, Split, Tokenize, read_corpus
+from ndstack.text.lines import pieces
 from ndstack.text.splitting import Stretch, split_file
 from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
 
@@ -137,6 +137,7 @@ def _write(
         dtype=dtype,
         types=len(vocabulary),
         vocabulary_sha256=hashlib.sha256(words).hexdigest(),
+        tokenize=tokenize,
         splits=splits,
     )
     (folder / HEADER).write_text(header.model_dump_json(indent=2) + "\n", encoding="utf-8")

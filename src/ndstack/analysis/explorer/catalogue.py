@@ -17,6 +17,7 @@ from ndstack.analysis.explorer.desk import Desk
 from ndstack.analysis.explorer.view import Json, view
 from ndstack.analysis.source import EXAMPLES, Source, open_source
 from ndstack.errors import NdstackError
+from ndstack.grammars import CFG, read_grammar
 from ndstack.nn.examples import SENTENCE
 from ndstack.nn.generation import sample
 from ndstack.nn.language_model import LanguageModel
@@ -65,14 +66,25 @@ class Catalogue:
     it locked, since its language keeps tables.
     """
 
-    def __init__(self, names: Sequence[str | Path] = (), examples: bool = True) -> None:
-        """Runs, saved models or grammar files, opened at once; then the zoo and the automata that ship."""
+    def __init__(
+        self,
+        names: Sequence[str | Path] = (),
+        examples: bool = True,
+        read: Callable[[Path], CFG] = read_grammar,
+    ) -> None:
+        """Open what is named at once; the zoo and the automata that ship come after it.
+
+        Args:
+            names: runs, saved models or grammar files.
+            examples: whether the zoo and the automata that ship are there, too.
+            read: what reads a grammar file; see `open_source`.
+        """
         self.desk = Desk()
         self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
         self._answers: OrderedDict[tuple[str, str], Json] = OrderedDict()
         self._open: dict[str, Source] = {}
         for name in names:
-            self._add(open_source(name))
+            self._add(open_source(name, read))
         self._names = {_short(name): name for name in zoo.names()} | {name: name for name in EXAMPLES}
         self._lazy = [name for name in self._names if examples and name not in self._open]
 

@@ -44,18 +44,23 @@ class Desk:
         self._places = threading.BoundedSemaphore(workers + waiting)
         self._lock = threading.Lock()
         self._newest: OrderedDict[str, int] = OrderedDict()
+        self._closed = False
 
     def arrive(self, page: str | None) -> Check:
         """A new request of a page, which makes those before it unwanted; None for one that stands alone."""
-        if page is None:
-            return wanted
-        number = self._count(page)
+        number = None if page is None else self._count(page)
 
         def check() -> None:
-            if self._newest.get(page) != number:
+            if self._closed:
+                raise SupersededError("the server is about to end")
+            if page is not None and self._newest.get(page) != number:
                 raise SupersededError("the request was stopped, or another came after it")
 
         return check
+
+    def close(self) -> None:
+        """Nothing is wanted any more, whoever asked for it: the server ends."""
+        self._closed = True
 
     def stop(self, page: str) -> None:
         """Nothing that this page has asked for is wanted any more."""

@@ -7,12 +7,25 @@ import socket
 import sys
 import threading
 import webbrowser
+from types import FrameType
 
 import uvicorn
 
 from ndstack.analysis.explorer.catalogue import Catalogue
 from ndstack.analysis.explorer.server import LOOPBACK, make_app
 from ndstack.errors import NdstackError
+
+
+class _Server(uvicorn.Server):
+    """Ends what it works on when it is told to end; otherwise it would wait for the answers."""
+
+    def __init__(self, config: uvicorn.Config, catalogue: Catalogue) -> None:
+        super().__init__(config)
+        self._catalogue = catalogue
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._catalogue.desk.close()
+        super().handle_exit(sig, frame)
 
 
 def serve(catalogue: Catalogue, host: str | None, port: int, browser: bool) -> None:
@@ -26,6 +39,7 @@ def serve(catalogue: Catalogue, host: str | None, port: int, browser: bool) -> N
         server_header=False,
         limit_concurrency=64,
         timeout_keep_alive=30,
+        timeout_graceful_shutdown=2,
     )
     print(f"{address}  (Ctrl-C ends it)", flush=True)
     if name not in LOOPBACK:
@@ -35,7 +49,7 @@ def serve(catalogue: Catalogue, host: str | None, port: int, browser: bool) -> N
     if browser:
         threading.Timer(0.5, webbrowser.open, (address,)).start()
     with contextlib.suppress(KeyboardInterrupt):  # the ordinary end
-        uvicorn.Server(config).run(sockets=[listener])
+        _Server(config, catalogue).run(sockets=[listener])
 
 
 def _listen(host: str, port: int) -> socket.socket:

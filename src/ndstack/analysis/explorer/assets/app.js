@@ -5,8 +5,8 @@ const saved = $("saved") ? JSON.parse($("saved").textContent) : null;
 const state = { model: "", text: "", t: 0, stack: 0, run: 0 };
 const SHORT = 16; // up to so many steps, the cards stand beside the time axis
 const PAGE = Array.from({ length: 4 }, () => Math.random().toString(36).slice(2, 10)).join(""); // names this page
-let computing = null; // what ends the request that is under way
-let view = null, timeline = null, tree = null, player = null, question = 0;
+let computing = null; // what ends the work that is under way
+let view = null, timeline = null, tree = null, player = null, drawn = 0;
 
 const stackNow = () => (view && view.stacks[state.stack]) || null;
 const runNow = () => {
@@ -20,44 +20,56 @@ function say(text, error = false) {
 }
 
 async function ask(path, body, signal) {
-  const options = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal };
+  const post = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
   let answer;
   try {
-    answer = await fetch(path, options);
+    answer = await fetch(path, { ...post, signal });
   } catch {
-    if (signal && signal.aborted) throw new Error("Stopped.");
     throw new Error("The server does not answer; is ndstack explore still running?");
   }
   if (!answer.ok) throw new Error((await answer.json().catch(() => ({ error: answer.statusText }))).error);
   return answer;
 }
 
-/** Ask for a string and show it; what was typed stays if it is wrong. */
-async function look(place = {}) {
-  const mine = ++question;
-  state.text = $("text").value;
+/** Do what asks the server: say so if it takes a while, and let it be stopped. Newer work supersedes it. */
+async function work(job) {
   if (computing) computing.abort();
   const own = computing = new AbortController(), began = Date.now();
+  const current = () => computing === own;
   const slow = setInterval(() => {
-    if (mine !== question) return;
-    say(`computing … ${Math.round((Date.now() - began) / 1000)} s`);
+    if (!current()) return;
+    const seconds = Math.floor((Date.now() - began) / 1000);
+    say(seconds ? `computing … ${seconds} s` : "computing …");
     $("stop").hidden = false;
+    $("main").setAttribute("aria-busy", "true");
   }, 250);
   try {
-    const body = { model: state.model, text: state.text, page: PAGE };
-    const found = await (await ask("api/look", body, own.signal)).json();
-    if (mine !== question) return;
-    say("");
-    present(found, place);
+    await job(own.signal);
   } catch (error) {
-    if (mine === question) say(error.message, true);
+    if (current()) say(own.signal.aborted ? "Stopped." : error.message, true);
   } finally {
     clearInterval(slow);
-    if (mine === question) $("stop").hidden = true;
+    if (current()) {
+      computing = null;
+      $("stop").hidden = true;
+      $("main").removeAttribute("aria-busy");
+    }
   }
 }
 
-/** End the request under way, here and in the server. */
+/** Ask for a string and show it; what was typed stays if it is wrong. */
+const look = (place = {}) => work((signal) => read(signal, place));
+
+async function read(signal, place) {
+  state.text = $("text").value;
+  const body = { model: state.model, text: state.text, page: PAGE };
+  const found = await (await ask("api/look", body, signal)).json();
+  signal.throwIfAborted();
+  say("");
+  present(found, place);
+}
+
+/** End the work under way, here and in the server. */
 function stopComputing() {
   if (computing) computing.abort();
   ask("api/stop", { page: PAGE }).catch(() => {});
@@ -83,8 +95,13 @@ function present(found, place) {
 function draw() {
   if (!view) return;
   const stack = stackNow(), automaton = stack && stack.automaton, run = runNow();
-  $("main").classList.toggle("short", view.inputs.length <= SHORT);
-  timeline = new Timeline($("time"), view, stack, go);
+  drawn = $("main").clientWidth; // before a scroll bar may come
+  const place = (short) => {
+    $("main").classList.toggle("short", short);
+    return new Timeline($("time"), view, stack, go);
+  };
+  timeline = place(view.inputs.length <= SHORT);
+  if (!timeline.fits) timeline = place(false);
   if (stack) timeline.arcs();
   timeline.tape();
   if (stack) drawStack(stack, automaton, run);
@@ -191,20 +208,21 @@ function play() {
   player = setInterval(() => { go(state.t + 1); if (state.t >= view.inputs.length) stop(); }, 650);
 }
 
-async function choose(id, text, place) {
+const choose = (id, text, place = {}) => work(async (signal) => {
+  $("model").value = id;
   try {
-    const model = await (await ask(`api/models/${encodeURIComponent(id)}`)).json();
+    const model = await (await ask(`api/models/${encodeURIComponent(id)}`, null, signal)).json();
+    signal.throwIfAborted();
     state.model = model.id;
-    $("model").value = model.id;
     describe(model);
     if (text === undefined) text = model.examples[0];
-    if (text === undefined) return sample();
-    $("text").value = text;
-    await look(place);
-  } catch (error) {
-    say(error.message, true);
+  } finally {
+    if ($("model").value === id || !$("model").value) $("model").value = state.model;
   }
-}
+  if (text === undefined) await fill(signal);
+  else $("text").value = text;
+  await read(signal, place);
+});
 
 function describe(model) {
   const symbols = model.alphabet.slice(0, 24).flatMap((symbol) => [" ", html("code", {}, visible(symbol))]);
@@ -215,14 +233,17 @@ function describe(model) {
   $("examples").replaceChildren(...model.examples.map((value) => html("option", { value })));
 }
 
-async function sample() {
-  try {
-    $("text").value = (await (await ask("api/sample", { model: state.model })).json()).text;
-    await look({ t: state.t || undefined });
-  } catch (error) {
-    say(error.message, true);
-  }
+/** Type a string of the language. */
+async function fill(signal) {
+  const { text } = await (await ask("api/sample", { model: state.model }, signal)).json();
+  signal.throwIfAborted();
+  $("text").value = text;
 }
+
+const sample = () => work(async (signal) => {
+  await fill(signal);
+  await read(signal, { t: state.t || undefined });
+});
 
 async function save() {
   try {
@@ -278,13 +299,12 @@ function listen() {
     const { model, text, place } = fromHash();
     if (!saved && model) choose(model, text, place);
   });
-  let width = innerWidth, later = null;
-  addEventListener("resize", () => {
-    if (innerWidth === width) return;
-    width = innerWidth;
+  let later = null;
+  new ResizeObserver(() => { // of the window, or by a scroll bar
+    if ($("main").clientWidth === drawn) return;
     clearTimeout(later);
     later = setTimeout(draw, 120);
-  });
+  }).observe($("main"));
 }
 
 function keys(event) {

@@ -6,7 +6,7 @@ const ACTION = { 1: "push", 0: "replace", "-1": "pop" };
 function drawStacks(box, automaton, time) {
   const now = automaton.times[time], before = time ? automaton.times[time - 1] : null;
   const columns = Math.max(now.stacks.length, before ? before.stacks.length : 0, 1);
-  const w = clamp((box.clientWidth - 50) / columns, 50, 118), left = 48;
+  const w = clamp((box.clientWidth - 50) / columns, 48, 118), left = 48;
   const head = headHeight(automaton, [now, ...(before ? [before] : [])], w);
   const upper = before ? stackShape(before.stacks, head, 15, 7) : null;
   const lower = stackShape(now.stacks, head, 21, 12);

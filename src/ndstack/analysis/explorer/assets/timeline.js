@@ -12,10 +12,11 @@ class Timeline {
     this.steps = view.inputs.length;
     this.box = box;
     this.onPick = onPick;
-    const widest = Math.min(92, Math.max(...this.inputs.map((one) => textWidth(visible(one))), 6) + 3);
+    const widest = Math.min(92, Math.max(...this.inputs.map((one) => textWidth(visible(one))), 3) + 6);
     const room = box.clientWidth - GUTTER - LEFT - 6;
     this.w = clamp(room / (this.steps + 1), Math.max(12, widest), 120);
     this.width = LEFT + (this.steps + 1) * this.w + 6;
+    this.fits = GUTTER + this.width <= box.clientWidth + 1;
     this.cursors = [];
     this.updates = [];
     box.replaceChildren();

@@ -10,7 +10,7 @@ class TreeDrawing {
     this.next = 10;
     this.deepest = 0;
     const steps = inputs.length;
-    this.leafX = [];
+    this.leaves = []; // [middle, half of the room] of each
     const group = svg("g", {});
     this.lines = svg("g", {});
     this.nodes = group;
@@ -32,7 +32,7 @@ class TreeDrawing {
       const symbol = visible(this.inputs[node - 1]), width = Math.max(20, textWidth(symbol) + 12);
       const x = this.next + width / 2;
       this.next += width;
-      this.leafX[node] = x;
+      this.leaves[node] = [x, width / 2 + 10];
       const text = svg("text", { x, y: y + 4, "text-anchor": "middle", class: "mono", tip: `step ${node} reads ${symbol}` }, symbol);
       this.nodes.append(text);
       this.parts.push([text, node, node]);
@@ -72,7 +72,7 @@ class TreeDrawing {
   /** Fade what has not been read yet, and keep the current leaf in sight. */
   show(time) {
     for (const [element, from] of this.parts) element.classList.toggle("later", from > time);
-    const x = this.leafX[time] || 0, { box } = this;
-    if (x < box.scrollLeft + 30 || x > box.scrollLeft + box.clientWidth - 30) box.scrollLeft = x - box.clientWidth / 2;
+    const [x, half] = this.leaves[time] || [0, 0], { box } = this;
+    if (x < box.scrollLeft + half || x > box.scrollLeft + box.clientWidth - half) box.scrollLeft = x - box.clientWidth / 2;
   }
 }
