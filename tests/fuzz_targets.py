@@ -294,10 +294,17 @@ def checkpoint(shapes, whole, note):
         )
         (path.parent / "last").mkdir()
         (path.parent / "last" / "state.safetensors").write_bytes(pack(tensors, text))
-        restore(run, Progress(schedule=Schedule(learning_rate=1.0)), model, optimizer, _NoTask(), 0)
+        restore(run, Progress(schedule=Schedule(learning_rate=1.0)), model, optimizer, _OneStage(), 0)
 
 
-class _NoTask:
+class _OneStage:
+    """Stages of a run with a task that only reads what was carried."""
+
+    count = 1
+
+    def task(self, stage):
+        return self
+
     def carry(self, tensors):
         from ndstack.nn import carried
 

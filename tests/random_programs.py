@@ -12,6 +12,7 @@ program that it was at. A run that was interrupted is resumed by the same comman
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import queue
 import subprocess
@@ -84,7 +85,8 @@ class Worker:
 
     def end(self) -> None:
         self.process.kill()
-        self.process.wait()
+        with contextlib.suppress(BrokenPipeError), self.process:  # waits, and closes its streams
+            pass
 
 
 def work(autocast: bool) -> None:

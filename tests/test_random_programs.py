@@ -31,3 +31,4 @@ def test_a_process_that_dies_is_the_fault_of_its_program():
     worker.process.kill()
     worker.process.wait()
     assert "ended with code -9" in worker.ask(5, 60)["fault"]
+    worker.end()

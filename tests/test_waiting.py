@@ -14,7 +14,8 @@ from tests.test_cli import ndstack
 
 
 @pytest.fixture
-def listener(monkeypatch):
+def listener(monkeypatch, caplog):
+    caplog.set_level(logging.WARNING, "ndstack")  # commands with --quiet in this process have raised it
     monkeypatch.setattr(waiting, "PATIENCE", 0.05)
     monkeypatch.setattr(waiting, "COMPILED", [])
     return waiting._Listener()

@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from ndstack import languages
@@ -19,6 +20,7 @@ from ndstack.experiments.inside import correct_shares, draw_evolution, draw_heat
 from ndstack.experiments.page import Part, inline, page
 from ndstack.experiments.results import finished, mean_by_length, mean_curve, select
 from ndstack.experiments.tables import Sheet
+from ndstack.nn.storage import pack
 from ndstack.training import Run
 
 
@@ -45,6 +47,7 @@ def invented(experiment, path, curves, seconds=2.0):
         rows = [{"length": n, "difference": curve[-1] * n} for n in (6, 8)]
         run.replace("test.json", json.dumps({"by_length": rows}))
         run.replace("result.json", "{}")
+        (place / "best.safetensors").write_bytes(pack({"weight": torch.zeros(3)}, "{}"))
     return folder, trials
 
 

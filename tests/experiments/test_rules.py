@@ -205,7 +205,7 @@ def test_stages_in_a_sweep(small, tmp_path):
     assert (staged["Epochs"], staged["Updates"], staged["Stages before"]) == ("3", "6", "4:5")
     best = best_epoch(folder.run(trials[1]).metrics())
     assert best["stage"] == 2
-    assert float(staged["Validation"]) == best["validation_difference"]
+    assert float(staged["Validation"]) == pytest.approx(best["validation_difference"], abs=1e-8)
 
 
 CAMPAIGN = """

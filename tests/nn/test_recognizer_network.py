@@ -146,7 +146,7 @@ def test_errors_say_what_to_do():
     with pytest.raises(NdstackError, match="expected float64"):
         recognizer(examples.palindromes()).float()(["a"])
     with pytest.raises(
-        NdstackError, match=r"3 states and 3 stack symbols.*limit of 9.77 KiB.*raise `memory`"
+        NdstackError, match=r"3 states and 3 stack symbols.*limit of 9.77 KiB.*`memory` in Python"
     ):
         recognizer(examples.palindromes(), memory=10_000)
 

@@ -287,9 +287,9 @@ def _parameters(run: Run) -> int | None:
 
 def _test(path: Path) -> dict[str, Any]:
     """What was measured on the test set, overall and by length."""
-    found = _read(path)
+    found = _read(path) if path.exists() else {"by_length": []}
     try:
-        rows = {int(row["length"]): float(row["difference"]) for row in found.get("by_length", ())}
+        rows = {int(row["length"]): float(row["difference"]) for row in found["by_length"]}
         overall = found.get("overall", {}).get("difference")
     except (KeyError, TypeError, ValueError, AttributeError):
         raise NdstackError(

@@ -101,8 +101,7 @@ def finished(
     found = []
     for trial in trials:
         if folder.status(trial, measures) == "done":
-            run = folder.run(trial)
-            assert run is not None
+            run = Run.open(folder.trial(trial))
             run.check(complete=True)
             record, curve = read_run(run)
             record = record.model_copy(update={"id": trial.id, "label": trial.label})

@@ -35,6 +35,7 @@ from ndstack.kernels.cpu_step import LOST
 from ndstack.kernels.lstm import LSTMWeights
 from ndstack.kernels.scan import Setting, action_sizes, in_log_space, scan
 from ndstack.kernels.spoiled import spoil_together
+from ndstack.kernels.tracing import refuse_transforms
 from ndstack.stacks.base import Stack, State
 from ndstack.stacks.charts import charts_fit, joined
 
@@ -306,6 +307,7 @@ class Nondeterministic(Stack[NondeterministicState]):
         self, state: NondeterministicState, weights: Tensor, pushed: Tensor | None
     ) -> tuple[Tensor, NondeterministicState]:
         """Some steps with the given log weights [B, n, A] and vectors [B, n, m]."""
+        refuse_transforms()
         if pushed is not None:
             weights, pushed = spoil_together(weights, pushed)
         steps, time = weights.shape[1], state.time + weights.shape[1]
