@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndstack.kernels.cpu_backward import spread_reading
 from ndstack.kernels.cpu_blocks import combine, dots
 from ndstack.kernels.cpu_long_forward import ROW_BLOCK
 from ndstack.kernels.cpu_products import ROWS, add_dots, product
@@ -53,7 +52,7 @@ class Back(NamedTuple):
         uses: E A_t[r; k, u, y] for k in T and t beyond it, for every y as `product` wants it.
         inner: the same for t in T too, at (((n * S + y) * (size + 1) + m) * Q + r) * Q + u, k = t0 + n,
             t = t0 + m.
-        uncovered: [size + 2, Q * room], B of the block's steps and, last, of the step after it, for one row block.
+        uncovered: [size + 2, Q * room], B of the block's steps and of the step after it, for one row block.
         next: [Q * rows], B of the first step of the block that was done last, for all rows.
         scratch: [size * Q * ROW_BLOCK * K], rows that overlap the block.
         older: [S * Q * 4 * GROUPS * size * Q], D.
