@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.kernels import cpu_long, cpu_scan
+from ndstack.kernels import cpu_scan
 from ndstack.kernels.addresses import array, room, written, zeros
 from ndstack.kernels.cpu_backward import Adjoint
 from ndstack.kernels.cpu_forward import Past, Shape
@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 
 LIMITS = {torch.float32: math.log(1e-7), torch.float64: math.log(1e-13)}
 """How much mass a chart may lose to underflow before it is not trusted, as a logarithm."""
-
-LONG = 128
-"""Scans over so many steps or more go by blocks of steps (see `cpu_long_forward`)."""
-HEAD, BLOCK = 16, 30
-"""How many steps come before the first block, and how many a block has at the most."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -98,23 +93,11 @@ def forward(
     shown = written(reading, dtype, len(ok), steps, kinds), written(attention, dtype, *span)
     bound = LIMITS[chart.columns.dtype] if limit is None else limit
 
-    def step_by_step(lo: int, hi: int) -> None:
+    def work(lo: int, hi: int) -> None:
         cpu_scan.forward(shape, past, lo, hi, start, given, *shown, ok, bound, strict)
 
-    def by_blocks(lo: int, hi: int) -> None:
-        cpu_long.forward(shape, past, lo, hi, given, *shown, ok, bound, strict, HEAD, BLOCK)
-        for row in range(lo, hi):
-            if not ok[row]:
-                step_by_step(row, row + 1)
-
-    work = by_blocks if is_long(chart.places, start, steps) else step_by_step
     share(batch, work, cost(chart.places, start, steps) * batch)
     return reading, attention, torch.from_numpy(ok)
-
-
-def is_long(places: Layout, start: int, steps: int) -> bool:
-    """Whether a scan goes by blocks; with a window, the chart never gets long."""
-    return start == 0 and places.band == 0 and steps >= LONG
 
 
 def cost(places: Layout, start: int, steps: int) -> float:
@@ -156,11 +139,20 @@ def backward(
     def work(lo: int, hi: int) -> None:
         own = carried or (zeros(dtype, 1, places.size), zeros(dtype, 1, ends))
         sums = [written(t, dtype, len(t), size) for t, size in zip(own, (places.size, ends), strict=True)]
-        adjoint, io = Adjoint(*sums), (given, shown, received, into, sure)
-        if carried is None and is_long(places, start, steps):
-            cpu_long.backward(shape, past, adjoint, lo, hi, *io, HEAD, BLOCK)
-        else:
-            cpu_scan.backward(shape, past, adjoint, carried is not None, lo, hi, start, *io)
+        cpu_scan.backward(
+            shape,
+            past,
+            Adjoint(*sums),
+            carried is not None,
+            lo,
+            hi,
+            start,
+            given,
+            shown,
+            received,
+            into,
+            sure,
+        )
 
     share(batch, work, 2 * cost(chart.places, start, steps) * batch)
     return grads
