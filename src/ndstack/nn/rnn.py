@@ -200,7 +200,7 @@ class StackRNN(Backbone):
             raise NdstackError(
                 f"the input is on {x.device}, but the state on {memory[0].device}; use state.to(device)"
             )
-        if self.in_one_operation or all(tensor.dtype == x.dtype for tensor in memory):
+        if all(tensor.dtype == x.dtype for tensor in memory) or self.in_one_operation:
             return state
         hidden, cells = (tuple(tensor.to(x.dtype) for tensor in part) for part in (state.hidden, state.cells))
         return RNNState(hidden, cells, state.stack)
