@@ -40,6 +40,8 @@ _NUMPY = {
     torch.int32: np.int32,
     torch.bool: np.bool_,
 }
+_LIKE = {dtype: torch.empty(0, dtype=dtype, device="cpu") for dtype in _NUMPY}
+"""`new_empty` takes half the time of `torch.empty` with a dtype and a device."""
 
 
 def address(tensor: Tensor, dtype: torch.dtype, *shape: int) -> int:
@@ -109,7 +111,13 @@ def room(dtype: torch.dtype, *shape: int) -> Tensor:
     """Memory for a kernel to write to, as a tensor in one piece; it holds anything."""
     if GUARD:
         return _guarded(dtype, shape, _PATTERN)
-    return torch.empty(shape, dtype=dtype, device="cpu")
+    return _LIKE[dtype].new_empty(shape)
+
+
+def fresh(dtype: torch.dtype, *shape: int) -> tuple[Tensor, int]:
+    """As `room`, with its address."""
+    tensor = room(dtype, *shape)
+    return tensor, tensor.data_ptr()
 
 
 def zeros(dtype: torch.dtype, *shape: int) -> Tensor:

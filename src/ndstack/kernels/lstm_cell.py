@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndstack.kernels.addresses import KIND, address, optional, room
+from ndstack.kernels.addresses import KIND, address, fresh, optional
 from ndstack.kernels.rows import compilable, in_own_precision, refuse_second_derivatives
 
 
@@ -66,10 +66,10 @@ def advance(
     """The activated gates, h_t and c_t; arguments as for `cell`, c_{t-1} contiguous."""
     gates = torch.addmm(added, x, by_x.t()).addmm_(hidden, by_hidden.t())
     (batch, units), dtype = before.shape, before.dtype
-    memory, shown = room(dtype, batch, units), room(dtype, batch, units)
+    (memory, memory_at), (shown, shown_at) = fresh(dtype, batch, units), fresh(dtype, batch, units)
     _compiled().activate(
         KIND[dtype], batch, units, address(gates, dtype, batch, 4 * units),
-        *(address(tensor, dtype, batch, units) for tensor in (before, memory, shown)),
+        address(before, dtype, batch, units), memory_at, shown_at,
     )  # fmt: skip
     return gates, shown, memory
 
@@ -89,13 +89,13 @@ def retreat(
     """
     gates, x, hidden, before, memory, by_x, by_hidden = saved
     (batch, units), dtype = before.shape, before.dtype
-    grad_gates, grad_before = room(dtype, batch, 4 * units), room(dtype, batch, units)
+    grad_gates, grad_gates_at = fresh(dtype, batch, 4 * units)
+    grad_before, grad_before_at = fresh(dtype, batch, units)
     given = [None if grad is None else grad.contiguous() for grad in (grad_hidden, grad_memory)]
     _compiled().activate_backward(
         KIND[dtype], batch, units, address(gates, dtype, batch, 4 * units),
-        *(address(tensor, dtype, batch, units) for tensor in (before, memory)),
-        *(optional(grad, dtype, batch, units) for grad in given),
-        address(grad_gates, dtype, batch, 4 * units), address(grad_before, dtype, batch, units),
+        address(before, dtype, batch, units), address(memory, dtype, batch, units),
+        *(optional(grad, dtype, batch, units) for grad in given), grad_gates_at, grad_before_at,
     )  # fmt: skip
     turned = grad_gates.t()
     return (

@@ -11,6 +11,7 @@ from ndstack.kernels.addresses import (
     KIND,
     address,
     array,
+    fresh,
     optional,
     optional_rows,
     room,
@@ -32,12 +33,12 @@ def forward_drive(
 ) -> tuple[Tensor, Tensor]:
     """As `ndstack.kernels.driving.Kernel` wants it; there is no limit."""
     (batch, k, width), dtype, units = elements.shape, elements.dtype, hidden.shape[1]
-    new, reading = room(dtype, batch, k + 1, width), room(dtype, batch, width - 1)
+    new, new_at = fresh(dtype, batch, k + 1, width)
+    reading, reading_at = fresh(dtype, batch, width - 1)
     single.drive(
         KIND[dtype], batch, k, width - 1, address(elements, dtype, batch, k, width),
         *rows(hidden, dtype, batch, units), units,
-        address(weight, dtype, 1 + width, units), address(bias, dtype, 1 + width),
-        address(reading, dtype, batch, width - 1), address(new, dtype, batch, k + 1, width),
+        address(weight, dtype, 1 + width, units), address(bias, dtype, 1 + width), reading_at, new_at,
     )  # fmt: skip
     return reading, new
 
@@ -47,16 +48,16 @@ def backward_drive(saved: Saved, grad_reading: Tensor | None, grad_new: Tensor |
     elements, hidden, weight, bias, new = saved
     (batch, k, width), dtype, units = elements.shape, elements.dtype, hidden.shape[1]
     given = ((batch, k, width), (batch, units), (1 + width, units), (1 + width,))
-    grads = room(dtype, *given[0]), room(dtype, *given[1]), room(dtype, *given[2]), room(dtype, *given[3])
+    grads = [fresh(dtype, *shape) for shape in given]
     after = (batch, k + 1, width)
     single.drive_backward(
         KIND[dtype], batch, k, width - 1, address(elements, dtype, *given[0]),
         *rows(hidden, dtype, *given[1]), units,
         address(weight, dtype, *given[2]), address(bias, dtype, *given[3]), address(new, dtype, *after),
         *optional_rows(grad_reading, dtype, batch, width - 1), optional(grad_new, dtype, *after),
-        *(address(grad, dtype, *shape) for grad, shape in zip(grads, given, strict=True)),
+        *(place for _, place in grads),
     )  # fmt: skip
-    return grads
+    return grads[0][0], grads[1][0], grads[2][0], grads[3][0]
 
 
 def scan(strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool) -> tuple[Tensor, Tensor]:
@@ -108,11 +109,12 @@ class _Step(torch.autograd.Function):
         elements, actions = elements.contiguous(), with_stride(actions)
         vectors = with_stride(vectors)
         (batch, k, width), dtype = elements.shape, elements.dtype
-        new, reading = room(dtype, batch, k + 1, width), room(dtype, batch, width - 1)
+        new, new_at = fresh(dtype, batch, k + 1, width)
+        reading, reading_at = fresh(dtype, batch, width - 1)
         single.step(
             KIND[dtype], batch, k, width - 1, address(elements, dtype, batch, k, width),
             *rows(actions, dtype, batch, 2), *rows(vectors, dtype, batch, width - 1),
-            address(reading, dtype, batch, width - 1), address(new, dtype, batch, k + 1, width),
+            reading_at, new_at,
         )  # fmt: skip
         ctx.save_for_backward(elements, actions, new)
         ctx.set_materialize_grads(False)
@@ -124,7 +126,7 @@ class _Step(torch.autograd.Function):
         elements, actions, new = ctx.saved_tensors
         (batch, k, width), dtype = elements.shape, elements.dtype
         shapes, after = ((batch, k, width), (batch, 2), (batch, width - 1)), (batch, k + 1, width)
-        grads = [room(dtype, *shape) for shape in shapes]
+        grads = [fresh(dtype, *shape) for shape in shapes]
         if grad_reading is not None:
             grad_reading = with_stride(grad_reading)
         if grad_new is not None:
@@ -133,6 +135,6 @@ class _Step(torch.autograd.Function):
             KIND[dtype], batch, k, width - 1, address(elements, dtype, *shapes[0]),
             *rows(actions, dtype, *shapes[1]), address(new, dtype, *after),
             *optional_rows(grad_reading, dtype, *shapes[2]), optional(grad_new, dtype, *after),
-            *(address(grad, dtype, *shape) for grad, shape in zip(grads, shapes, strict=True)),
+            *(place for _, place in grads),
         )  # fmt: skip
-        return tuple(grads)
+        return tuple(grad for grad, _ in grads)

@@ -16,6 +16,7 @@ from ndstack.kernels.addresses import (
     KIND,
     address,
     array,
+    fresh,
     optional,
     optional_rows,
     room,
@@ -37,12 +38,12 @@ def forward_drive(
     """As `ndstack.kernels.driving.Kernel` wants it."""
     (batch, stacks, height, m), dtype, units = cells.shape, cells.dtype, hidden.shape[1]
     new_height, size = min(height + 1, limit), (3 + m) * stacks
-    new, reading = room(dtype, batch, stacks, new_height, m), room(dtype, batch, stacks * m)
+    new, new_at = fresh(dtype, batch, stacks, new_height, m)
+    reading, reading_at = fresh(dtype, batch, stacks * m)
     single.drive(
         KIND[dtype], batch, stacks, height, new_height, m, address(cells, dtype, batch, stacks, height, m),
         *rows(hidden, dtype, batch, units), units,
-        address(weight, dtype, size, units), address(bias, dtype, size),
-        address(reading, dtype, batch, stacks * m), address(new, dtype, batch, stacks, new_height, m),
+        address(weight, dtype, size, units), address(bias, dtype, size), reading_at, new_at,
     )  # fmt: skip
     return reading, new
 
@@ -52,15 +53,15 @@ def backward_drive(saved: Saved, grad_reading: Tensor | None, grad_new: Tensor |
     cells, hidden, weight, bias, new = saved
     (batch, stacks, height, m), dtype, units = cells.shape, cells.dtype, hidden.shape[1]
     size, given = (3 + m) * stacks, (cells.shape, (batch, units), ((3 + m) * stacks, units), bias.shape)
-    grads = room(dtype, *given[0]), room(dtype, *given[1]), room(dtype, *given[2]), room(dtype, size)
+    grads = [fresh(dtype, *shape) for shape in given]
     single.drive_backward(
         KIND[dtype], batch, stacks, height, new.shape[2], m, address(cells, dtype, batch, stacks, height, m),
         *rows(hidden, dtype, batch, units), units,
         address(weight, dtype, size, units), address(bias, dtype, size),
         *optional_rows(grad_reading, dtype, batch, stacks * m), optional(grad_new, dtype, *new.shape),
-        *(address(grad, dtype, *shape) for grad, shape in zip(grads, given, strict=True)),
+        *(place for _, place in grads),
     )  # fmt: skip
-    return grads
+    return grads[0][0], grads[1][0], grads[2][0], grads[3][0]
 
 
 def scan(
@@ -88,12 +89,13 @@ class _Step(torch.autograd.Function):
             cells.dtype,
             min(cells.shape[2] + 1, depth),
         )
-        new, reading = room(dtype, batch, stacks, new_height, m), room(dtype, batch, stacks * m)
+        new, new_at = fresh(dtype, batch, stacks, new_height, m)
+        reading, reading_at = fresh(dtype, batch, stacks * m)
         single.step(
             KIND[dtype], batch, stacks, height, new_height, m,
             address(cells, dtype, batch, stacks, height, m),
             *rows(actions, dtype, batch, 3 * stacks), *rows(vectors, dtype, batch, stacks * m),
-            address(reading, dtype, batch, stacks * m), address(new, dtype, batch, stacks, new_height, m),
+            reading_at, new_at,
         )  # fmt: skip
         ctx.save_for_backward(cells, actions, vectors)
         ctx.set_materialize_grads(False)
@@ -106,7 +108,7 @@ class _Step(torch.autograd.Function):
         cells, actions, vectors = ctx.saved_tensors
         (batch, stacks, height, m), dtype = cells.shape, cells.dtype
         shapes = (cells.shape, (batch, 3 * stacks), (batch, stacks * m))
-        grads = [room(dtype, *shape) for shape in shapes]
+        grads = [fresh(dtype, *shape) for shape in shapes]
         if grad_reading is not None:
             grad_reading = with_stride(grad_reading)
         if grad_new is not None:
@@ -117,9 +119,9 @@ class _Step(torch.autograd.Function):
             *rows(actions, dtype, *shapes[1]), *rows(vectors, dtype, *shapes[2]),
             *optional_rows(grad_reading, dtype, *shapes[2]),
             optional(grad_new, dtype, batch, stacks, ctx.new_height, m),
-            *(address(grad, dtype, *shape) for grad, shape in zip(grads, shapes, strict=True)),
+            *(place for _, place in grads),
         )  # fmt: skip
-        return *grads, None
+        return *(grad for grad, _ in grads), None
 
 
 class _Scan(torch.autograd.Function):
