@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= auto
 EXAMPLES ?= 5000
-KERNEL_TESTS := tests/kernels tests/stacks tests/grammars/test_inside.py tests/analysis/test_runs.py tests/analysis/test_trace.py
+KERNEL_TESTS := tests/ops tests/stacks tests/grammars/test_inside.py tests/analysis/test_runs.py tests/analysis/test_trace.py
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 
 .PHONY: help install test demo lint format bench docs coverage dist check-dist fuzz clean

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndstack.kernels.lstm_cell import cell as lstm_cell
+from ndstack.ops.lstm.cell import cell as lstm_cell
 from ndstack.stacks import LSTMWeights, Stack, Stratification, Superposition
 
 SYMBOLS = 3

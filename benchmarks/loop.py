@@ -6,9 +6,9 @@ import time
 
 import numpy as np
 
-from ndstack.kernels.cpu_blocks import combine
-from ndstack.kernels.cpu_simd import entry
-from ndstack.kernels.threads import get_num_threads, share
+from ndstack.ops.nondeterministic.cpu.blocks import combine
+from ndstack.ops.runtime.simd import entry
+from ndstack.ops.runtime.threads import get_num_threads, share
 
 STREAMS, LENGTH, REPEATS = 120, 256, 4000
 

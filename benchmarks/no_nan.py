@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ndstack.functional import nondeterministic, stratification, superposition
-from ndstack.kernels.lstm import LSTMWeights
+from ndstack.ops.lstm.weights import LSTMWeights
 from ndstack.stacks import Nondeterministic, Stack, Stratification, Superposition
 
 BATCH = 1000

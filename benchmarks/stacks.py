@@ -27,9 +27,10 @@ from torch import Tensor
 
 from benchmarks.loop import cubic_loop_rate
 from ndstack.functional.nondeterministic import nondeterministic
-from ndstack.kernels import reference, threads
-from ndstack.kernels.lstm import LSTMWeights, cell
-from ndstack.kernels.scan import action_sizes, log_sum, quotient
+from ndstack.ops.lstm.weights import LSTMWeights, cell
+from ndstack.ops.nondeterministic import naive
+from ndstack.ops.nondeterministic.scan import action_sizes, log_sum, quotient
+from ndstack.ops.runtime import threads
 from ndstack.stacks.base import Stack
 from ndstack.stacks.nondeterministic import Nondeterministic
 
@@ -95,7 +96,7 @@ def by_reference(
     kinds = (stack.states, stack.symbols)
     like = inputs.new_empty(BATCH, inputs.shape[1], *kinds, stack.states)
     bottom = None if stack.bottom is None else torch.nn.functional.logsigmoid(stack.bottom)
-    stepper = reference.Stepper(like, bottom)
+    stepper = naive.Stepper(like, bottom)
     reading, hidden = stack.start(BATCH).reading, []
     for gates in inputs.unbind(1):
         memory = cell(gates, reading, *memory, weights)

@@ -27,8 +27,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
-from ndstack.kernels import threads
 from ndstack.nn import models
+from ndstack.ops.runtime import threads
 from ndstack.text import Stream, total_loss
 from ndstack.text.launch import options
 from ndstack.text.task import read

@@ -67,7 +67,7 @@ def attempt(seed: int, number: int) -> str:
 
 def work(seed: int, numbers: range) -> None:
     """Do some cases, one line before each and one after."""
-    from ndstack.kernels.addresses import inspect
+    from ndstack.ops.runtime.addresses import inspect
 
     for number in numbers:
         print(f"begin {number}", flush=True)

@@ -110,7 +110,7 @@ def test_the_package_alone_works_outside_the_repository(installed, tmp_path):
 def test_kernels_compile_where_their_code_cannot_be_kept(tmp_path):
     code = (
         "import warnings\n"
-        "from ndstack.compiling import compiler\n"
+        "from ndstack.ops.runtime.compiling import compiler\n"
         "with warnings.catch_warnings(record=True) as caught:\n"
         "    warnings.simplefilter('always')\n"
         "    double = compiler(nogil=True)(lambda x: 2 * x)\n"  # numba has no place for what has no file

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ndstack import waiting
+from ndstack.ops.runtime import waiting
 from tests.test_cli import ndstack
 
 
@@ -21,7 +21,7 @@ def listener(monkeypatch, caplog):
     return waiting._Listener()
 
 
-def compilation(module="ndstack.kernels.cpu_scan", place="/cache"):
+def compilation(module="ndstack.ops.nondeterministic.cpu.scan_loops", place="/cache"):
     function = SimpleNamespace(__module__=module, __name__="forward")
     dispatcher = SimpleNamespace(py_func=function, _cache=SimpleNamespace(cache_path=place))
     return SimpleNamespace(data={"dispatcher": dispatcher})
@@ -41,10 +41,10 @@ def test_a_long_compilation_is_announced_once(listener, caplog):
     run(listener, 0.3)
     (record,) = caplog.records
     assert record.name == "ndstack"
-    assert "compiling cpu_scan.forward for this machine" in record.getMessage()
+    assert "compiling scan_loops.forward for this machine" in record.getMessage()
     assert "kept in /cache" in record.getMessage()
     assert "ndstack warmup" in record.getMessage()
-    assert [name for name, _ in waiting.COMPILED] == ["cpu_scan.forward"]
+    assert [name for name, _ in waiting.COMPILED] == ["scan_loops.forward"]
 
 
 def test_short_and_foreign_ones_are_not(listener, caplog):
@@ -68,9 +68,9 @@ def test_it_can_be_silenced(listener, caplog):
 def test_numba_tells_us(tmp_path):
     """In a process of its own: a compilation that takes long writes a line on stderr, none on stdout."""
     program = """
-import ndstack.waiting
-ndstack.waiting.PATIENCE = 0.0
-from ndstack.compiling import compiler
+import ndstack.ops.runtime.waiting
+ndstack.ops.runtime.waiting.PATIENCE = 0.0
+from ndstack.ops.runtime.compiling import compiler
 @compiler()
 def twice(x):
     return 2 * x

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from ndstack import waiting
 from ndstack.nn import models as networks
+from ndstack.ops.runtime import waiting
 from ndstack.progress import progress_bar
 
 MODELS = ("lstm", "strat-3", "sup-3", "ns-2-3", "rns-2-3", "vrns-2-3-3", "tf+sup-4", "tf+vrns-2-3-2")
@@ -101,6 +101,6 @@ def _compiled() -> list[tuple[str, float]]:
 
 def _folder() -> str | None:
     """Where compiled code is kept."""
-    from ndstack.kernels import superposition_numba
+    from ndstack.ops.superposition import loops
 
-    return waiting.place(superposition_numba.scan)
+    return waiting.place(loops.scan)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ndstack.analysis import Names, Weights
-from tests.kernels.oracle import enumerate_runs
+from tests.ops.oracle import enumerate_runs
 
 SETTINGS = [(None, True), (None, False), (1, True), (2, True), (2, False), (3, False)]
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ndstack.kernels import stratification, superposition
+from ndstack.ops.stratification import naive as stratification
+from ndstack.ops.superposition import naive as superposition
 
 
 @pytest.fixture(params=["compiled", "plain"])

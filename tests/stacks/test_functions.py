@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.functional import stratification, superposition
-from ndstack.kernels import rows
+from ndstack.ops.runtime import threads
 from tests.stacks.functions import gradients, stratification_inputs, superposition_inputs
 
 Function = Callable[..., Tensor]
@@ -48,7 +48,7 @@ def test_threads_change_nothing(stack: Function, inputs: Inputs, monkeypatch: py
     leaves = inputs(5, 20, 3)
     alone = stack(*leaves)
     expected = gradients(alone, leaves)
-    monkeypatch.setattr(rows, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(threads, "WORTH_A_THREAD", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     together = stack(*leaves)
     assert torch.equal(together, alone)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.functional.nondeterministic import nondeterministic
-from ndstack.kernels.lstm import LSTMWeights
+from ndstack.ops.lstm.weights import LSTMWeights
 from ndstack.stacks.base import Stack
 from ndstack.stacks.nondeterministic import Nondeterministic, NondeterministicState
 

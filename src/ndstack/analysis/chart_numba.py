@@ -1,8 +1,8 @@
 """Lang's recurrence for one sequence in log space, compiled, with everything kept: gamma, alpha, posteriors.
 
-The kernels that networks run (`ndstack.kernels`) keep what a reading needs. To take runs apart, every inner
+The kernels that networks run (`ndstack.ops`) keep what a reading needs. To take runs apart, every inner
 weight is needed, also those of runs that hardly count, and the same with max for sum. Row i + 1 of a chart is
-time i, as in `ndstack.kernels.reference`; a configuration type (q, x) is the number q S + x.
+time i, as in `ndstack.ops.nondeterministic.naive`; a configuration type (q, x) is the number q S + x.
 
 The cubic part adds up products of conditional probabilities,
 share = alpha[i,a] gamma[i,a -> t,b] / alpha[t,b]. Where such a sum is so small that a term may have been
@@ -11,7 +11,7 @@ lost, it is done again in log space.
 
 import numpy as np
 
-from ndstack.compiling import compiler
+from ndstack.ops.runtime.compiling import compiler
 
 SMALLEST = 1e-250  # a sum below may have lost terms to underflow
 LARGEST = 1e40

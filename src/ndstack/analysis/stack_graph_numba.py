@@ -6,7 +6,7 @@
 
 import numpy as np
 
-from ndstack.compiling import compiler
+from ndstack.ops.runtime.compiling import compiler
 
 NEGLIGIBLE = 1e-15  # of the probability that is shared out
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError, check_size
-from ndstack.kernels import reference
-from ndstack.kernels.scan import Setting, log_sum, quotient, scan, shaped
-from ndstack.kernels.spoiled import mark, spoiled_steps, withhold
-from ndstack.kernels.tracing import opaque, refuse_transforms
+from ndstack.ops.nondeterministic import naive
+from ndstack.ops.nondeterministic.scan import Setting, log_sum, quotient, scan, shaped
+from ndstack.ops.nondeterministic.spoiled import mark, spoiled_steps, withhold
+from ndstack.ops.runtime.tracing import opaque, refuse_transforms
 
 BACKENDS = ("auto", "cpu", "portable", "reference")
 
@@ -127,7 +127,7 @@ def _by_reference(
         least = torch.minimum(vectors.detach().amin((1, 2)), low.detach().min())
         shift = torch.where(least > 0, 0.0, 1.0 - least)[:, None]
         shifted, low = (vectors + shift[:, None]).log(), (low + shift).log()
-    weights = reference.run(
+    weights = naive.run(
         *shaped(actions.double(), setting),
         vectors=shifted,
         bottom=low,

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from ndstack.functional.checks import check_sequences
-from ndstack.kernels import stratification as kernel
-from ndstack.kernels.tracing import opaque
+from ndstack.ops.runtime.tracing import opaque
+from ndstack.ops.stratification import naive as kernel
 
 
 @opaque

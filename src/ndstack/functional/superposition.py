@@ -5,8 +5,8 @@ from torch import Tensor
 
 from ndstack.errors import check_size
 from ndstack.functional.checks import check_sequences
-from ndstack.kernels import superposition as kernel
-from ndstack.kernels.tracing import opaque
+from ndstack.ops.runtime.tracing import opaque
+from ndstack.ops.superposition import naive as kernel
 
 
 @opaque

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ndstack.compiling import compiler
+from ndstack.ops.runtime.compiling import compiler
 
 SMALLEST = 1e-280  # below, a sum could lose digits or all of itself
 

@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from ndstack.errors import NdstackError, check_size
-from ndstack.kernels.tracing import Recordable
 from ndstack.nn.backbone import check_input
 from ndstack.nn.state import NetworkState
+from ndstack.ops.runtime.tracing import Recordable
 from ndstack.stacks.base import Stack, State
 from ndstack.stacks.state import Device
 

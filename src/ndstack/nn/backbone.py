@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.kernels.tracing import Recordable
 from ndstack.nn.state import NetworkState
+from ndstack.ops.runtime.tracing import Recordable
 from ndstack.stacks.state import Device
 
 

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.kernels.cpu_engine import LIMITS, CpuChart
-from ndstack.kernels.cpu_state import Filled, Place
-from ndstack.kernels.layout import layout
 from ndstack.nn.state import NetworkState
+from ndstack.ops.nondeterministic.cpu.carried import Filled, Place
+from ndstack.ops.nondeterministic.cpu.engine import LIMITS, CpuChart
+from ndstack.ops.nondeterministic.cpu.layout import layout
 from ndstack.stacks import State
 
 STRUCTURE = "structure"

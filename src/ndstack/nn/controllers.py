@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.kernels.lstm_cell import cell as lstm_cell
-from ndstack.kernels.tracing import opaque
+from ndstack.ops.lstm.cell import cell as lstm_cell
+from ndstack.ops.runtime.tracing import opaque
 
 ControllerKind = Literal["lstm", "gru", "rnn"]
 

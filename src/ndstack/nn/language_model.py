@@ -17,10 +17,10 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.grammars.grammar import Word
-from ndstack.kernels.tracing import Recordable
 from ndstack.nn.adaptive import AdaptiveOutput
 from ndstack.nn.backbone import Backbone
 from ndstack.nn.state import NetworkState
+from ndstack.ops.runtime.tracing import Recordable
 
 InputKind = Literal["one-hot", "embedding"]
 OutputKind = Literal["full", "adaptive"]

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError, check_size
-from ndstack.kernels.tracing import opaque, refuse_recording
 from ndstack.nn import controllers, parts
 from ndstack.nn.backbone import Backbone, check_input
 from ndstack.nn.controllers import ControllerKind, Memory, make_controller
 from ndstack.nn.state import NetworkState
+from ndstack.ops.runtime.tracing import opaque, refuse_recording
 from ndstack.stacks import LSTMWeights, Stack, State
 from ndstack.stacks.state import Device
 

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError, check_size
-from ndstack.kernels.tracing import refuse_recording
 from ndstack.nn.attention import (
     Attention,
     AttentionState,
@@ -32,6 +31,7 @@ from ndstack.nn.attention import (
 from ndstack.nn.backbone import Backbone, check_input
 from ndstack.nn.positions import sinusoidal_positions
 from ndstack.nn.state import NetworkState
+from ndstack.ops.runtime.tracing import refuse_recording
 from ndstack.stacks.base import Stack, State
 from ndstack.stacks.state import Device
 

@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ndstack.kernels.lstm import LSTMWeights
+from ndstack.ops.lstm.weights import LSTMWeights
 from ndstack.stacks.base import PushActivation, Stack, State
 from ndstack.stacks.several import Several, SeveralState
 from ndstack.stacks.stratification import Stratification, StratificationState

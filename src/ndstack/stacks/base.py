@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.kernels.lstm import LSTMWeights
-from ndstack.kernels.lstm import cell as lstm_cell
-from ndstack.kernels.rows import in_own_precision
-from ndstack.kernels.tracing import Recordable, opaque
+from ndstack.ops.lstm.weights import LSTMWeights
+from ndstack.ops.lstm.weights import cell as lstm_cell
+from ndstack.ops.runtime.autograd import in_own_precision
+from ndstack.ops.runtime.tracing import Recordable, opaque
 from ndstack.stacks.state import Device, State
 
 __all__ = ["PushActivation", "Stack", "State", "StateT"]

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.kernels.addresses import KIND
-from ndstack.kernels.cpu_state import Place
-from ndstack.kernels.layout import Layout, layout
+from ndstack.ops.nondeterministic.cpu.carried import Place
+from ndstack.ops.nondeterministic.cpu.layout import Layout, layout
+from ndstack.ops.runtime.addresses import KIND
 
 
 def charts_fit(state: Any, automaton: tuple[int, int, int, bool], vector_size: int | None) -> bool:

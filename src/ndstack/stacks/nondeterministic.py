@@ -28,14 +28,22 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError, check_size
 from ndstack.functional.nondeterministic import attended
-from ndstack.kernels.cpu_lstm_op import Driven
-from ndstack.kernels.cpu_lstm_op import run as run_lstm
-from ndstack.kernels.cpu_state import Memory, Place, advance, lost_too_much, settled, start, with_room
-from ndstack.kernels.cpu_step import LOST
-from ndstack.kernels.lstm import LSTMWeights
-from ndstack.kernels.scan import Setting, action_sizes, in_log_space, scan
-from ndstack.kernels.spoiled import spoil_together
-from ndstack.kernels.tracing import refuse_transforms
+from ndstack.ops.fused.nondeterministic import Driven
+from ndstack.ops.fused.nondeterministic import run as run_lstm
+from ndstack.ops.lstm.weights import LSTMWeights
+from ndstack.ops.nondeterministic.cpu.carried import (
+    Memory,
+    Place,
+    advance,
+    lost_too_much,
+    settled,
+    start,
+    with_room,
+)
+from ndstack.ops.nondeterministic.cpu.step_loops import LOST
+from ndstack.ops.nondeterministic.scan import Setting, action_sizes, in_log_space, scan
+from ndstack.ops.nondeterministic.spoiled import spoil_together
+from ndstack.ops.runtime.tracing import refuse_transforms
 from ndstack.stacks.base import Stack, State
 from ndstack.stacks.charts import charts_fit, joined
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import check_size
-from ndstack.kernels import stratification as kernel
-from ndstack.kernels.lstm import LSTMWeights
-from ndstack.kernels.rows import compilable
+from ndstack.ops.lstm.weights import LSTMWeights
+from ndstack.ops.runtime.autograd import compilable
+from ndstack.ops.stratification import naive as kernel
 from ndstack.stacks.base import Stack, State
 from ndstack.stacks.fitting import is_like
 from ndstack.stacks.state import Device
@@ -109,7 +109,7 @@ class Stratification(Stack[StratificationState]):
     ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], StratificationState]:
         if not compilable(inputs):
             return super()._run_lstm(inputs, weights, memory, state)
-        from ndstack.kernels import stratification_lstm
+        from ndstack.ops.fused import stratification as stratification_lstm
 
         hidden, readings, cell, elements = stratification_lstm.run(
             inputs, weights, *memory, state.reading, state.elements

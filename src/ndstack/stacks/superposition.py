@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError, check_size
-from ndstack.kernels import superposition as kernel
-from ndstack.kernels.lstm import LSTMWeights
-from ndstack.kernels.rows import compilable
+from ndstack.ops.lstm.weights import LSTMWeights
+from ndstack.ops.runtime.autograd import compilable
+from ndstack.ops.superposition import naive as kernel
 from ndstack.stacks.base import Stack, State
 from ndstack.stacks.fitting import is_like
 from ndstack.stacks.state import Device
@@ -139,7 +139,7 @@ class Superposition(Stack[SuperpositionState]):
     ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], SuperpositionState]:
         if not self._even or not compilable(inputs):
             return super()._run_lstm(inputs, weights, memory, state)
-        from ndstack.kernels import superposition_lstm
+        from ndstack.ops.fused import superposition as superposition_lstm
 
         hidden, readings, cell, cells = superposition_lstm.run(
             inputs, weights, *memory, state.reading, state.cells, self.depth

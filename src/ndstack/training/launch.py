@@ -15,10 +15,10 @@ from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 
 from ndstack import files, processes
 from ndstack.errors import NdstackError, TrainingError
-from ndstack.kernels import threads
 from ndstack.languages import Dataset
 from ndstack.nn import LanguageModel
 from ndstack.nn.configuration import describe
+from ndstack.ops.runtime import threads
 from ndstack.processes import cores
 from ndstack.training.config import RunConfig, TrainingConfig
 from ndstack.training.interruption import PassedOn

@@ -1,0 +1,1 @@
+"""Controllers and stacks that run as one operation."""

@@ -1,0 +1,229 @@
+"""A whole sequence of an LSTM that drives nondeterministic stacks, as one differentiable operation.
+
+One call forward and one backward for an RNS-RNN or a VRNS-RNN of any size; see `nondeterministic_loops`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndstack.ops.fused import nondeterministic_loops as loops
+from ndstack.ops.fused.nondeterministic_loops import Net, Trace
+from ndstack.ops.lstm.weights import LSTMWeights, weight_gradients
+from ndstack.ops.nondeterministic.cpu.backward import Adjoint
+from ndstack.ops.nondeterministic.cpu.carried import Memory, Place, chart_of
+from ndstack.ops.nondeterministic.cpu.engine import LIMITS, CpuChart, cost
+from ndstack.ops.runtime.addresses import array, written, zeros
+from ndstack.ops.runtime.autograd import in_own_precision, refuse_second_derivatives
+from ndstack.ops.runtime.threads import share
+from ndstack.ops.runtime.tracing import refuse_transforms
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Driven:
+    """What a run of the controller and its stacks gives.
+
+    Attributes:
+        hidden: [B, n, H].
+        readings: [B, n, R].
+        last_cell: [B, H].
+        actions: [B, n, A], log weights.
+        vectors: [B, time + n + 1, m], on all positions of the charts; m may be 0.
+        ok: [B], which sequences can be trusted.
+        memory, place: the charts afterwards.
+    """
+
+    hidden: Tensor
+    readings: Tensor
+    last_cell: Tensor
+    actions: Tensor
+    vectors: Tensor
+    ok: Tensor
+    memory: Memory
+    place: Place
+
+
+def run(
+    inputs: Tensor,
+    weights: LSTMWeights,
+    first: tuple[Tensor, Tensor, Tensor],
+    vectors: Tensor,
+    memory: Memory,
+    place: Place,
+    *,
+    normalized: bool,
+    by_state: bool,
+    limit: float | None = None,
+) -> Driven:
+    """All steps; everything is of the charts' dtype.
+
+    Args:
+        inputs: [B, n, 4H], what the input contributes to the gates, biases included; n > 0.
+        weights: of the controller.
+        first: h_0 and c_0 [B, H], r_0 [B, R].
+        vectors: [B, time + 1, m], on the positions of the charts so far; m may be 0.
+        memory, place: charts with room for the steps, see `nondeterministic.cpu.carried`.
+        normalized: whether weights are normalised (eq. 4.4).
+        by_state: whether readings tell the state.
+        limit: how much mass may be lost, as a logarithm; the guard's own limit if None.
+    """
+    refuse_transforms()
+    lost = memory[5].clone()
+    memory = (*(tensor.contiguous() for tensor in memory[:5]), lost, *memory[6:])
+    bound = LIMITS[inputs.dtype] if limit is None else limit
+    sure: list[Tensor] = []
+    call = _Call(chart_of(memory, place), place.time, normalized, by_state, bound, sure)
+    go: Any = _Run.apply
+    hidden, readings, last, actions, vectors, *links = go(
+        call, inputs, *weights, *first, vectors, *memory[6:]
+    )
+    place.filled.time = place.time + inputs.shape[1]
+    after = dataclasses.replace(place, time=place.filled.time)
+    memory = (*memory[:6], *links)
+    return Driven(hidden, readings, last, actions, vectors, sure[0], memory, after)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Call:
+    chart: CpuChart
+    start: int
+    normalized: bool
+    by_state: bool
+    limit: float
+    sure: list[Tensor]
+
+
+class _Trace(NamedTuple):
+    """`Trace` as tensors."""
+
+    gates: Tensor
+    cells: Tensor
+    hidden: Tensor
+    readings: Tensor
+    actions: Tensor
+    vectors: Tensor
+
+
+class _Sizes(NamedTuple):
+    """What the arrays that a run is given have to measure, for its charts."""
+
+    batch: int
+    start: int
+    steps: int
+    units: int
+    actions: int
+    vector: int
+    reading: int
+
+    @classmethod
+    def of(cls, call: _Call, units: int, vector: int, steps: int) -> Self:
+        """Of a run from a time of its charts on."""
+        at = call.chart.places
+        reading = (at.states if call.by_state else 1) * at.symbols * (vector or 1)
+        return cls(call.chart.columns.shape[0], call.start, steps, units, at.actions, vector, reading)
+
+    def net(self) -> tuple[tuple[int, ...], ...]:
+        """Of `Net`."""
+        controls, gates = self.actions + self.vector, 4 * self.units
+        return (self.reading, gates), (self.units, gates), (self.units, controls), (controls,)
+
+    def first(self) -> tuple[tuple[int, ...], ...]:
+        """Of h_0, c_0 and r_0."""
+        return (self.batch, self.units), (self.batch, self.units), (self.batch, self.reading)
+
+    def trace(self) -> tuple[tuple[int, ...], ...]:
+        """Of `Trace`."""
+        each, sizes = (self.batch, self.steps), (4 * self.units, self.units, self.units, self.reading)
+        vectors = (self.batch, self.start + self.steps + 1, self.vector)
+        return *((*each, size) for size in sizes), (*each, self.actions), vectors
+
+
+class _Run(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, call: _Call, inputs: Tensor, *tensors: Tensor) -> Any:
+        weights, first, vectors = LSTMWeights(*tensors[:4]), tensors[4:7], tensors[7]
+        places, start, steps = call.chart.places, call.start, inputs.shape[1]
+        sizes = _Sizes.of(call, first[0].shape[1], vectors.shape[2], steps)
+        dtype, batch = call.chart.columns.dtype, sizes.batch
+        trace = _Trace(*(zeros(dtype, *shape) for shape in sizes.trace()))
+        trace.vectors[:, : start + 1] = vectors
+        layers = (*(weight.t() for weight in weights[:3]), weights.control_bias)
+        net = Net(*_arrays(dtype, layers, sizes.net()))
+        shape, past = call.chart.shape(), call.chart.past(start + steps)
+        given = array(inputs, dtype, batch, steps, 4 * sizes.units)
+        begin = _arrays(dtype, first, sizes.first())
+        arrays = Trace(*(written(t, dtype, *s) for t, s in zip(trace, sizes.trace(), strict=True)))
+        ok = np.zeros(batch, np.bool_)
+        choice = call.normalized, call.by_state
+
+        def work(lo: int, hi: int) -> None:
+            loops.forward(shape, past, lo, hi, start, net, given, begin, *choice, arrays, ok, call.limit)
+
+        share(batch, work, cost(places, start, steps) * batch)
+        call.sure.append(torch.from_numpy(ok))
+        ctx.call = call
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*weights[:3], *first, *trace)
+        last = trace.cells[:, -1].clone()
+        links = tuple(link.view_as(link) for link in tensors[8:])
+        return trace.hidden, trace.readings, last, trace.actions, trace.vectors, *links
+
+    @staticmethod
+    @in_own_precision
+    def backward(ctx: Any, *received: Any) -> Any:
+        refuse_second_derivatives()
+        call: _Call = ctx.call
+        saved = ctx.saved_tensors
+        weights, first, trace = saved[:3], saved[3:6], _Trace(*saved[6:])
+        like = (trace.hidden, trace.readings, first[1], trace.actions, trace.vectors)
+        given = [
+            torch.zeros_like(tensor) if grad is None else grad
+            for tensor, grad in zip(like, received[:5], strict=True)
+        ]
+        places, start, dtype = call.chart.places, call.start, trace.gates.dtype
+        batch, steps = trace.gates.shape[:2]
+        sizes = _Sizes.of(call, trace.hidden.shape[2], trace.vectors.shape[2], steps)
+        links = received[5:]
+        rooms, passed = (places.size, places.ends), None
+        if links[0] is not None or links[1] is not None:
+            passed = [
+                zeros(dtype, batch, size) if link is None else link.contiguous()
+                for link, size in zip(links, rooms, strict=True)
+            ]
+        traced, begun = sizes.trace(), sizes.first()
+        shapes = (traced[0], (batch, steps, sizes.actions + sizes.vector), *begun, traced[5])
+        out = [zeros(dtype, *shape) for shape in shapes]
+        gates, controls = out[:2]
+        shape, past = call.chart.shape(), call.chart.past(start + steps)
+        layers = (*(weight.t() for weight in weights), controls.new_zeros(controls.shape[2]))
+        net = Net(*_arrays(dtype, layers, sizes.net()))
+        groups = (first, begun), (given, (traced[2], traced[3], begun[1], traced[4], traced[5]))
+        arrays = [_arrays(dtype, *group) for group in groups]
+        into = tuple(written(tensor, dtype, *shape) for tensor, shape in zip(out, shapes, strict=True))
+        seen, choice = Trace(*_arrays(dtype, trace, traced)), (call.normalized, call.by_state)
+
+        def work(lo: int, hi: int) -> None:
+            sums = passed or [zeros(dtype, 1, size) for size in rooms]
+            adjoint = Adjoint(*(written(t, dtype, len(t), n) for t, n in zip(sums, rooms, strict=True)))
+            loops.backward(
+                shape, past, adjoint, passed is not None, lo, hi, start, net,
+                arrays[0], *choice, seen, arrays[1], into,
+            )  # fmt: skip
+
+        share(batch, work, 2 * cost(places, start, steps) * batch)
+        by_weights = weight_gradients(gates, controls, (first[2], trace.readings), (first[0], trace.hidden))
+        hidden, cell, reading, vectors = out[2:]
+        before = vectors[:, : start + 1]
+        return None, gates, *by_weights, hidden, cell, reading, before, None, None
+
+
+def _arrays(
+    dtype: torch.dtype, tensors: Iterable[Tensor], shapes: Iterable[tuple[int, ...]]
+) -> tuple[Any, ...]:
+    return tuple(array(tensor, dtype, *shape) for tensor, shape in zip(tensors, shapes, strict=True))

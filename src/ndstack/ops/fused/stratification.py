@@ -1,0 +1,107 @@
+"""A whole sequence of an LSTM that drives a stratification stack, as one torch operation."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ndstack.ops.fused import stratification_loops as compiled
+from ndstack.ops.lstm.weights import LSTMWeights, weight_gradients
+from ndstack.ops.runtime.addresses import array, room, written, zeros
+from ndstack.ops.runtime.autograd import in_own_precision, refuse_second_derivatives
+from ndstack.ops.runtime.threads import over_rows
+
+
+def run(
+    inputs: Tensor,
+    weights: LSTMWeights,
+    hidden: Tensor,
+    memory: Tensor,
+    reading: Tensor,
+    elements: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """All steps, on CPU tensors.
+
+    Args:
+        inputs: [B, n, 4H], what the input contributes to the gates, biases included; n > 0.
+        weights: of the controller.
+        hidden: [B, H], at the start.
+        memory: [B, H], at the start.
+        reading: [B, m], at the start.
+        elements: [B, k, 1+m], at the start: strengths and vectors.
+
+    Returns:
+        The hidden states [B, n, H], the readings [B, n, m], the last memory [B, H] and the last
+        elements [B, k+n, 1+m].
+    """
+    all_hidden, readings, last, strengths, vectors = _Run.apply(  # type: ignore[no-untyped-call]
+        inputs, *weights, hidden, memory, reading, elements[:, :, 0], elements[:, :, 1:]
+    )
+    return all_hidden, readings, last, torch.cat([strengths[:, :, None], vectors], dim=2)
+
+
+class _Run(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        own, (hidden, memory, reading, strengths, given) = LSTMWeights(*rest[:4]), rest[4:]
+        (batch, start, m), n, units, dtype = given.shape, inputs.shape[1], hidden.shape[1], inputs.dtype
+        sizes = (4 * units, units, units, m, 2)
+        gates, memories, all_hidden, readings, weights = (room(dtype, batch, n, size) for size in sizes)
+        vectors, befores = zeros(dtype, batch, start + n, m), room(dtype, batch, n)
+        vectors[:, :start] = given
+        final, kept = room(dtype, batch, start + n), room(dtype, batch, start + n)
+        parents = room(torch.int32, batch, start + n)
+        outputs = (
+            gates, memories, all_hidden, readings, weights, vectors, final, parents, kept, befores,
+        )  # fmt: skip
+        over_rows(
+            compiled.forward, batch, n * inputs.shape[2] * 2 * units,
+            array(inputs, dtype, batch, n, 4 * units), *own.arrays(dtype, units, m, 2 + m),
+            array(hidden, dtype, batch, units), array(memory, dtype, batch, units),
+            array(reading, dtype, batch, m), array(strengths, dtype, batch, start),
+            *(written(tensor, tensor.dtype, *tensor.shape) for tensor in outputs),
+        )  # fmt: skip
+        ctx.save_for_backward(
+            *own[:3], hidden, memory, reading,
+            gates, memories, all_hidden, readings, weights, vectors, parents, kept, befores,
+        )  # fmt: skip
+        return all_hidden, readings, memories[:, -1].clone(), final, vectors
+
+    @staticmethod
+    @in_own_precision
+    def backward(
+        ctx: Any,
+        grad_hidden: Tensor,
+        grad_readings: Tensor,
+        grad_memory: Tensor,
+        grad_final: Tensor,
+        grad_given_back: Tensor,
+    ) -> Any:
+        refuse_second_derivatives()
+        (
+            reading_weight, hidden_weight, control_weight, hidden, memory, reading,
+            gates, memories, all_hidden, readings, weights, vectors, parents, kept, befores,
+        ) = ctx.saved_tensors  # fmt: skip
+        (batch, total, m), n, units, dtype = vectors.shape, weights.shape[1], hidden.shape[1], gates.dtype
+        start, each = total - n, (dtype, batch, n)
+        grad_gates, grad_controls = room(*each, 4 * units), room(*each, 2 + m)
+        begun = ((batch, units), (batch, units), (batch, m), (batch, start))
+        grads = [room(dtype, *shape) for shape in begun]
+        grad_vectors = zeros(dtype, batch, total, m)
+        grad_vectors += grad_given_back
+        sizes = (m, 4 * units), (units, 4 * units), (units, 2 + m)
+        layers = zip((reading_weight, hidden_weight, control_weight), sizes, strict=True)
+        over_rows(
+            compiled.backward, batch, 2 * n * gates.shape[2] * 2 * units,
+            *(array(weight.t(), dtype, *size) for weight, size in layers),
+            array(memory, dtype, batch, units), array(gates, *each, 4 * units),
+            array(memories, *each, units), array(weights, *each, 2), array(vectors, dtype, batch, total, m),
+            array(parents, torch.int32, batch, total), array(kept, dtype, batch, total),
+            array(befores, *each), array(grad_hidden, *each, units), array(grad_readings, *each, m),
+            array(grad_memory, dtype, batch, units), array(grad_final, dtype, batch, total),
+            written(grad_gates, *each, 4 * units), written(grad_controls, *each, 2 + m),
+            *(written(grad, dtype, *shape) for grad, shape in zip(grads, begun, strict=True)),
+            written(grad_vectors, dtype, batch, total, m),
+        )  # fmt: skip
+        grad_weights = weight_gradients(grad_gates, grad_controls, (reading, readings), (hidden, all_hidden))
+        return grad_gates, *grad_weights, *grads, grad_vectors[:, :start]

@@ -1,0 +1,114 @@
+"""A whole sequence of an LSTM that drives superposition stacks, as one torch operation."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ndstack.ops.fused import superposition_loops as compiled
+from ndstack.ops.lstm.weights import LSTMWeights, weight_gradients
+from ndstack.ops.runtime.addresses import array, room, written
+from ndstack.ops.runtime.autograd import in_own_precision, refuse_second_derivatives
+from ndstack.ops.runtime.threads import over_rows
+
+
+def run(
+    inputs: Tensor,
+    weights: LSTMWeights,
+    hidden: Tensor,
+    memory: Tensor,
+    reading: Tensor,
+    cells: Tensor,
+    depth: int | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """All steps, on CPU tensors.
+
+    Args:
+        inputs: [B, n, 4H], what the input contributes to the gates, biases included; n > 0.
+        weights: of the controller.
+        hidden: [B, H], at the start.
+        memory: [B, H], at the start.
+        reading: [B, G*m], at the start.
+        cells: [B, G, h, m], at the start.
+        depth: the greatest number of cells to keep, or None.
+
+    Returns:
+        The hidden states [B, n, H], the readings [B, n, G*m], the last memory [B, H] and the last
+        cells [B, G, h', m].
+    """
+    tensors = (inputs, *weights, hidden, memory, reading, cells)
+    record = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return _Run.apply(depth or 2**62, record, *tensors)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Run(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, depth: int, record: bool, inputs: Tensor, *rest: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        own, (hidden, memory, reading, cells) = LSTMWeights(*rest[:4]), rest[4:]
+        (batch, stacks, start, m), n, units, dtype = (
+            cells.shape,
+            inputs.shape[1],
+            hidden.shape[1],
+            inputs.dtype,
+        )
+        end, stride, size = min(start + n, depth), max(1, math.isqrt(n)), stacks * m
+        each = (dtype, batch, n)
+        gates, memories, all_hidden = room(*each, 4 * units), room(*each, units), room(*each, units)
+        readings, weights, vectors = room(*each, size), room(*each, stacks, 3), room(*each, size)
+        final = room(dtype, batch, stacks, end * m)
+        saved = room(dtype, batch, -(-n // stride) if record else 0, stacks, end * m)
+        outputs = (gates, memories, all_hidden, readings, weights, vectors, final, saved)
+        over_rows(
+            compiled.forward, batch, n * (inputs.shape[2] * 2 * units + end * size),
+            array(inputs, *each, 4 * units), *own.arrays(dtype, units, size, (3 + m) * stacks),
+            array(hidden, dtype, batch, units), array(memory, dtype, batch, units),
+            array(reading, dtype, batch, size),
+            array(cells, dtype, batch, stacks, start, m).reshape(batch, stacks, start * m), depth, stride,
+            *(written(tensor, dtype, *tensor.shape) for tensor in outputs),
+        )  # fmt: skip
+        ctx.save_for_backward(
+            *own[:3], hidden, memory, reading, gates, memories, all_hidden, readings, weights, vectors, saved,
+        )  # fmt: skip
+        ctx.settings, ctx.end = (start, depth, stride), end
+        return all_hidden, readings, memories[:, -1].clone(), final.view(batch, stacks, end, m)
+
+    @staticmethod
+    @in_own_precision
+    def backward(
+        ctx: Any,
+        grad_hidden: Tensor,
+        grad_readings: Tensor,
+        grad_memory: Tensor,
+        grad_final: Tensor,
+    ) -> Any:
+        refuse_second_derivatives()
+        (
+            reading_weight, hidden_weight, control_weight, hidden, memory, reading,
+            gates, memories, all_hidden, readings, weights, vectors, saved,
+        ) = ctx.saved_tensors  # fmt: skip
+        (batch, n, stacks, _), start, dtype = weights.shape, ctx.settings[0], gates.dtype
+        units, size, end, each = hidden.shape[1], vectors.shape[2], ctx.end, (dtype, batch, n)
+        m = size // stacks
+        grad_gates, grad_controls = room(*each, 4 * units), room(*each, (3 + m) * stacks)
+        begun = ((batch, units), (batch, units), (batch, size), (batch, stacks, start * m))
+        grads = [room(dtype, *shape) for shape in begun]
+        sizes = (size, 4 * units), (units, 4 * units), (units, (3 + m) * stacks)
+        layers = zip((reading_weight, hidden_weight, control_weight), sizes, strict=True)
+        over_rows(
+            compiled.backward, batch, 2 * n * (gates.shape[2] * 2 * units + saved.shape[3]),
+            *(array(weight.t(), dtype, *shape) for weight, shape in layers),
+            array(memory, dtype, batch, units), *ctx.settings,
+            array(gates, *each, 4 * units), array(memories, *each, units),
+            array(weights, *each, stacks, 3), array(vectors, *each, size),
+            array(saved, dtype, *saved.shape), array(grad_hidden, *each, units),
+            array(grad_readings, *each, size), array(grad_memory, dtype, batch, units),
+            array(grad_final, dtype, batch, stacks, end, m).reshape(batch, stacks, end * m),
+            written(grad_gates, *each, 4 * units), written(grad_controls, *each, (3 + m) * stacks),
+            *(written(grad, dtype, *shape) for grad, shape in zip(grads, begun, strict=True)),
+        )  # fmt: skip
+        grad_cells = grads.pop().view(batch, stacks, start, m)
+        grad_weights = weight_gradients(grad_gates, grad_controls, (reading, readings), (hidden, all_hidden))
+        return None, None, grad_gates, *grad_weights, *grads, grad_cells

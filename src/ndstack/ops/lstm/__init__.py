@@ -1,0 +1,1 @@
+"""An LSTM: its cell as one operation."""

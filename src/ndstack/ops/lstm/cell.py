@@ -1,0 +1,114 @@
+"""One step of an LSTM as one differentiable operation: with small layers, torch's dozen cost more."""
+
+import functools
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ndstack.ops.runtime.addresses import KIND, address, fresh, optional
+from ndstack.ops.runtime.autograd import compilable, in_own_precision, refuse_second_derivatives
+
+
+def cell(
+    gates: Tensor, x: Tensor, hidden: Tensor, memory: Tensor, by_x: Tensor, by_hidden: Tensor
+) -> tuple[Tensor, Tensor]:
+    """h_t and c_t, [B, H] each.
+
+    Args:
+        gates: what is added to the gates, [B, 4H] or [4H], ordered (input, forget, cell, output).
+        x: [B, I], the input or part of it.
+        hidden: [B, H], h_{t-1}.
+        memory: [B, H], c_{t-1}.
+        by_x, by_hidden: [4H, I] and [4H, H].
+    """
+    inputs = (gates, x, hidden, memory, by_x, by_hidden)
+    if any(tensor.dtype != memory.dtype for tensor in inputs):
+        widest = functools.reduce(torch.promote_types, (tensor.dtype for tensor in inputs))
+        gates, x, hidden = gates.to(widest), x.to(widest), hidden.to(widest)
+        memory, by_x, by_hidden = memory.to(widest), by_x.to(widest), by_hidden.to(widest)
+        inputs = (gates, x, hidden, memory, by_x, by_hidden)
+    if compilable(gates) and all(tensor.is_cpu for tensor in inputs):
+        result: tuple[Tensor, Tensor] = _Cell.apply(*inputs)  # type: ignore[no-untyped-call]
+        return result
+    gates = torch.addmm(torch.addmm(gates, x, by_x.t()), hidden, by_hidden.t())
+    i, f, g, o = gates.chunk(4, dim=1)
+    memory = f.sigmoid() * memory + i.sigmoid() * g.tanh()
+    return o.sigmoid() * memory.tanh(), memory
+
+
+class _Cell(torch.autograd.Function):
+    @staticmethod
+    @in_own_precision
+    def forward(
+        ctx: Any, added: Tensor, x: Tensor, hidden: Tensor, before: Tensor, by_x: Tensor, by_hidden: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        before = before.contiguous()
+        gates, shown, memory = advance(added, x, hidden, before, by_x, by_hidden)
+        ctx.save_for_backward(gates, x, hidden, before, memory, by_x, by_hidden)
+        ctx.set_materialize_grads(False)
+        ctx.broadcast = added.dim() == 1
+        return shown, memory
+
+    @staticmethod
+    @in_own_precision
+    def backward(ctx: Any, grad_hidden: Tensor | None, grad_memory: Tensor | None) -> Any:
+        refuse_second_derivatives()
+        grads = retreat(ctx.saved_tensors, grad_hidden, grad_memory, ctx.needs_input_grad)
+        return grads[0].sum(0) if ctx.broadcast else grads[0], *grads[1:]
+
+
+def advance(
+    added: Tensor, x: Tensor, hidden: Tensor, before: Tensor, by_x: Tensor, by_hidden: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The activated gates, h_t and c_t; arguments as for `cell`, c_{t-1} contiguous."""
+    gates = torch.addmm(added, x, by_x.t()).addmm_(hidden, by_hidden.t())
+    (batch, units), dtype = before.shape, before.dtype
+    (memory, memory_at), (shown, shown_at) = fresh(dtype, batch, units), fresh(dtype, batch, units)
+    _compiled().activate(
+        KIND[dtype], batch, units, address(gates, dtype, batch, 4 * units),
+        address(before, dtype, batch, units), memory_at, shown_at,
+    )  # fmt: skip
+    return gates, shown, memory
+
+
+def retreat(
+    saved: Sequence[Tensor], grad_hidden: Tensor | None, grad_memory: Tensor | None, wanted: Sequence[bool]
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor | None, Tensor | None]:
+    """The adjoint of `advance`.
+
+    Args:
+        saved: gates, x, h_{t-1}, c_{t-1}, c_t, by_x, by_hidden.
+        grad_hidden, grad_memory: the derivatives by h_t and c_t; None for zeros.
+        wanted: for each argument of `advance`, whether its derivative is.
+
+    Returns:
+        The derivatives by the arguments of `advance`, that by `added` for each row.
+    """
+    gates, x, hidden, before, memory, by_x, by_hidden = saved
+    (batch, units), dtype = before.shape, before.dtype
+    grad_gates, grad_gates_at = fresh(dtype, batch, 4 * units)
+    grad_before, grad_before_at = fresh(dtype, batch, units)
+    given = [None if grad is None else grad.contiguous() for grad in (grad_hidden, grad_memory)]
+    _compiled().activate_backward(
+        KIND[dtype], batch, units, address(gates, dtype, batch, 4 * units),
+        address(before, dtype, batch, units), address(memory, dtype, batch, units),
+        *(optional(grad, dtype, batch, units) for grad in given), grad_gates_at, grad_before_at,
+    )  # fmt: skip
+    turned = grad_gates.t()
+    return (
+        grad_gates,
+        grad_gates @ by_x if wanted[1] else None,
+        grad_gates @ by_hidden if wanted[2] else None,
+        grad_before,
+        turned @ x if wanted[4] else None,
+        turned @ hidden if wanted[5] else None,
+    )
+
+
+@functools.cache
+def _compiled() -> Any:
+    """The compiled part, loaded when first needed."""
+    return importlib.import_module("ndstack.ops.lstm.cell_loops")

@@ -1,0 +1,94 @@
+"""A compiled LSTM controller, for one sequence at one step (section 3.2).
+
+Gates are ordered (input, forget, cell, output), as in `torch.nn.LSTM`.
+"""
+
+from ndstack.ops.runtime.compiling import compiler
+from ndstack.ops.runtime.exponentials import sigmoid_each, tanh_each
+from ndstack.ops.runtime.products import add_dots, add_product, copy
+
+_compiled = compiler(nogil=True, fastmath={"contract"})
+
+
+@_compiled
+def cell(gates, old_memory, memory, hidden):  # type: ignore[no-untyped-def]
+    """Activate the gates [4H] in place; c_t = f c_{t-1} + i g, h_t = o tanh(c_t)."""
+    size = hidden.size
+    sigmoid_each(gates[: 2 * size])
+    tanh_each(gates[2 * size : 3 * size])
+    sigmoid_each(gates[3 * size :])
+    for k in range(size):
+        memory[k] = gates[size + k] * old_memory[k] + gates[k] * gates[2 * size + k]
+        hidden[k] = memory[k]
+    tanh_each(hidden)
+    for k in range(size):
+        hidden[k] *= gates[3 * size + k]
+
+
+@_compiled
+def cell_backward(  # type: ignore[no-untyped-def]
+    gates, old_memory, memory, grad_hidden, grad_memory, grad_gates
+):
+    """The adjoint of `cell`; `grad_memory` becomes the derivative by the old memory."""
+    size = memory.size
+    squashed = grad_gates[3 * size :]
+    copy(memory, squashed)
+    tanh_each(squashed)
+    for k in range(size):
+        i, f, g, o = gates[k], gates[size + k], gates[2 * size + k], gates[3 * size + k]
+        shown = squashed[k]
+        grad = grad_memory[k] + grad_hidden[k] * o * (1 - shown * shown)
+        grad_gates[k] = grad * g * i * (1 - i)
+        grad_gates[size + k] = grad * old_memory[k] * f * (1 - f)
+        grad_gates[2 * size + k] = grad * i * (1 - g * g)
+        grad_gates[3 * size + k] = grad_hidden[k] * shown * o * (1 - o)
+        grad_memory[k] = grad * f
+
+
+@_compiled
+def drive(t, layers, start, inputs, gates, memory, hidden, readings, controls):  # type: ignore[no-untyped-def]
+    """Step t: gates from input, reading and hidden state; then what drives the stack.
+
+    Args:
+        layers: reading_weight [R, 4H], hidden_weight [H, 4H], control_weight [H, C], control_bias [C].
+        start: what there was before the first step: hidden state, memory and reading.
+        inputs, gates: [n, 4H].
+        memory, hidden, readings: [n, H], [n, H] and [n, R].
+        controls: [C], to be written.
+    """
+    reading_weight, hidden_weight, control_weight, control_bias = layers
+    before, old_memory, reading = start
+    if t > 0:
+        before, old_memory, reading = hidden[t - 1], memory[t - 1], readings[t - 1]
+    copy(inputs[t], gates[t])
+    add_product(reading, reading_weight, gates[t])
+    add_product(before, hidden_weight, gates[t])
+    cell(gates[t], old_memory, memory[t], hidden[t])
+    copy(control_bias, controls)
+    add_product(hidden[t], control_weight, controls)
+
+
+@_compiled
+def drive_backward(  # type: ignore[no-untyped-def]
+    t, layers, start_memory, gates, memory, grad_hidden, grad_controls, grad_gates, backward
+):
+    """The adjoint of `drive`.
+
+    Args:
+        layers: reading_weight, hidden_weight and control_weight, as there.
+        start_memory: [H].
+        grad_hidden, grad_controls, grad_gates: [n, H], [n, C] and, to be written, [n, 4H].
+        backward: the derivatives by hidden state, memory and reading that come from step t + 1;
+            become those by the ones before step t.
+    """
+    reading_weight, hidden_weight, control_weight = layers
+    from_hidden, from_memory, from_reading = backward
+    for k in range(from_hidden.size):
+        from_hidden[k] += grad_hidden[t, k]
+    add_dots(control_weight, grad_controls[t], from_hidden)
+    old_memory = memory[t - 1] if t > 0 else start_memory
+    cell_backward(gates[t], old_memory, memory[t], from_hidden, from_memory, grad_gates[t])
+    from_hidden[:] = 0
+    from_reading[:] = 0
+    add_dots(hidden_weight, grad_gates[t], from_hidden)
+    add_dots(reading_weight, grad_gates[t], from_reading)

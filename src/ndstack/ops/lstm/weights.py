@@ -1,0 +1,76 @@
+"""An LSTM controller's weights, and what whole-sequence operations with one have in common."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ndstack.ops.lstm import cell as lstm_cell
+from ndstack.ops.runtime.addresses import array
+
+
+class LSTMWeights(NamedTuple):
+    """How an LSTM controller of H units reads and drives a stack (section 3.2).
+
+    Gates are ordered (input, forget, cell, output), as in `torch.nn.LSTM`.
+    """
+
+    reading: Tensor
+    """[4H, R], from the stack's reading to the gates."""
+
+    hidden: Tensor
+    """[4H, H], from the hidden state to the gates."""
+
+    control: Tensor
+    """[C, H], from the hidden state to the stack's controls: action logits, then vector to push."""
+
+    control_bias: Tensor
+    """[C]."""
+
+    def arrays(self, dtype: torch.dtype, units: int, reading: int, controls: int) -> tuple[Any, ...]:
+        """For compiled code, matrices transposed; an error unless they are of these sizes."""
+        sizes = (reading, 4 * units), (units, 4 * units), (units, controls)
+        turned = [array(matrix.t(), dtype, *size) for matrix, size in zip(self[:3], sizes, strict=True)]
+        return *turned, array(self.control_bias, dtype, controls)
+
+
+def cell(
+    gates: Tensor, reading: Tensor, hidden: Tensor, memory: Tensor, weights: LSTMWeights
+) -> tuple[Tensor, Tensor]:
+    """One step of the controller: h_t and c_t, [B, H] each.
+
+    Args:
+        gates: [B, 4H], what the input contributes, biases included.
+        reading: [B, R], r_{t-1}.
+        hidden: [B, H], h_{t-1}.
+        memory: [B, H], c_{t-1}.
+        weights: of the controller.
+    """
+    return lstm_cell.cell(gates, reading, hidden, memory, weights.reading, weights.hidden)
+
+
+def weight_gradients(
+    grad_gates: Tensor,
+    grad_controls: Tensor,
+    readings: tuple[Tensor, Tensor],
+    hidden: tuple[Tensor, Tensor],
+) -> LSTMWeights:
+    """The derivatives by the weights.
+
+    Args:
+        grad_gates: [B, n, 4H].
+        grad_controls: [B, n, C].
+        readings: the first, [B, R], and those after each step, [B, n, R].
+        hidden: the first, [B, H], and those after each step, [B, n, H].
+    """
+
+    def before(first: Tensor, after: Tensor) -> Tensor:
+        return torch.cat([first[:, None], after[:, :-1]], dim=1).flatten(0, 1)
+
+    by_gates, by_controls = grad_gates.flatten(0, 1).t(), grad_controls.flatten(0, 1).t()
+    return LSTMWeights(
+        by_gates @ before(*readings),
+        by_gates @ before(*hidden),
+        by_controls @ hidden[1].flatten(0, 1),
+        by_controls.sum(1),
+    )

@@ -1,0 +1,1 @@
+"""The nondeterministic stack compiled for the CPU."""

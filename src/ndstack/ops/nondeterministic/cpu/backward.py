@@ -1,0 +1,327 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""The gradient of Lang's algorithm without logarithms, compiled: one step backward.
+
+Write G_t[i, a | b] for the derivative by log gamma[i, a -> t, b], divided by P_t[i, a | b], ab for
+the derivative by log alpha, gr for the part of it that comes from the reading p_t, and kappa for
+the derivative by the attention sum_a P_t[i, a | b]. With the weights WU, WR, CP, E and A of step t,
+
+    w[i, b]   = ab[t, b] + gr_b + kappa[i, b];   G_t[i, a | b] += w[i, b]
+    ab[i, a] += sum_b P_t[i, a | b] w[i, b]
+    dpush[a, b]    = G_t[t-1, a | b] WU[a, b]
+    dreplace[d, b] = WR[d, b] sum_{i, a} P_{t-1}[i, a | d] G_t[i, a | b]
+    B[r; k, u, y]  = E_b sum_{i < k, a} P_k[i, a | (u, y)] G_t[i, a | (r, y)]
+    dpop[d, r]     = CP[d, r] sum_{k, u, y} P_{t-1}[k, (u, y) | d] B[r; k, u, y]
+
+    G_{t-1}[. | d]           += sum_b WR[d, b] G_t[. | b]
+    G_{t-1}[k, (u, y) | d]   += sum_r CP[d, r] B[r; k, u, y]
+    G_k[. | (u, y)]          += sum_r E_b A[r; k, u, y] G_t[. | (r, y)]
+
+No division, and no case for alpha = 0: P is 0 there. The last three are not carried out at step t
+but gathered when step t-1, or step k, is reached: one sum of columns, `gather`. Only columns from
+before the first step of a call are added to at once, `scatter`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ndstack.ops.nondeterministic.cpu.blocks import combine, distribute, dots
+from ndstack.ops.nondeterministic.cpu.forward import find_kept, first_of, pop_weights
+from ndstack.ops.runtime.exponentials import exp_each
+from ndstack.ops.runtime.simd import kernel, lanes
+
+
+class Adjoint(NamedTuple):
+    """The derivatives that steps leave for earlier ones, for one sequence.
+
+    Attributes:
+        chart: [size], G.
+        alpha: [(times + 1) * K + 64], ab, beginning with i = -1.
+    """
+
+    chart: np.ndarray
+    alpha: np.ndarray
+
+
+class Later(NamedTuple):
+    """What steps t+1 .. of the same call have computed, for `gather`.
+
+    Attributes:
+        wreplace: [K, K], WR of step t + 1.
+        wpop: [K * Q], CP of step t + 1.
+        back: [Q * room], B of step t + 1, from k = first(t+1) on, 32 zeros before each row.
+        used: E_b A[r; k, u, y] of all later steps, at used_at[k] + ((y (count_k) + (t - k - 2)) Q
+            + r) Q + u.
+        used_at: [times], the first place of k.
+        begin, end: the call's steps are begin + 1 .. end.
+        older: whether the derivatives by what came before them are wanted.
+    """
+
+    wreplace: np.ndarray
+    wpop: np.ndarray
+    back: np.ndarray
+    used: np.ndarray
+    used_at: np.ndarray
+    begin: int
+    end: int
+    older: bool
+
+
+@kernel
+def _users(shape, k, end):
+    """How many steps up to `end` can uncover a symbol pushed before or at time k: t from k + 2."""
+    last = min(end, k + shape.band - 1) if shape.band > 0 else end
+    return max(0, last - k - 1)
+
+
+@kernel
+def make_later(shape, begin, end, older, like):
+    """A `Later` for a call of steps begin + 1 .. end."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    used_at = np.zeros(end + 2, np.int64)
+    for k in range(begin + 1, end + 1):
+        used_at[k + 1] = used_at[k] + _users(shape, k, end) * S * Q * Q
+    length = (shape.band if shape.band > 0 else end + 1) * K + 128
+    return Later(
+        np.zeros((K, K)),
+        np.zeros(K * Q, like.dtype),
+        np.zeros(Q * length, like.dtype),
+        np.zeros(used_at[end + 1], like.dtype),
+        used_at,
+        begin,
+        end,
+        older,
+    )
+
+
+@kernel
+def gather(shape, adjoint, later, t, work):
+    """Add to G_t all that steps t+1, t+2, ... of the call say about it."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    G = adjoint.chart
+    step = 2 * lanes(G)
+    length = (t - first_of(shape, t)) * K
+    shift = K if shape.band > 0 else 0
+    users = _users(shape, t, later.end) if t > later.begin else 0
+    tiles = (length + step - 1) // step
+    for y in range(S):
+        for u in range(Q):
+            work.pos[u] = shape.start[t] + (u * S + y) * shape.stride[t]
+        for tile in range(tiles):
+            work.counts[tile] = K if (tile + 1) * step > shift else 0
+        for b in range(K):
+            work.off[b] = shape.start[t + 1] + b * shape.stride[t + 1] - shift
+            for u in range(Q):
+                work.weights[b * Q + u] = later.wreplace[u * S + y, b]
+        combine(G, work.off, work.weights, Q, Q, work.counts, length, G, work.pos)
+        for tile in range(tiles):
+            far = ((tile + 1) * step - 1) // K - 1 if shape.band > 0 else users
+            work.counts[tile] = Q * max(0, min(users, far))
+        for j in range(users):
+            place = shape.start[t + 2 + j] - (2 + j) * shift
+            for r in range(Q):
+                work.off[j * Q + r] = place + (r * S + y) * shape.stride[t + 2 + j]
+        uses = later.used[later.used_at[t] + y * users * Q * Q :]
+        combine(G, work.off, uses, Q, Q, work.counts, length, G, work.pos)
+    room = later.back.shape[0] // Q
+    for tile in range(tiles):
+        work.counts[tile] = Q if (tile + 1) * step > shift else 0
+    for r in range(Q):
+        work.off[r] = r * room + 32 - shift
+        for d in range(K):
+            work.weights[r * K + d] = later.wpop[d * Q + r]
+    for d in range(K):
+        work.pos[d] = shape.start[t] + d * shape.stride[t]
+    combine(later.back, work.off, work.weights, K, K, work.counts, length, G, work.pos)
+
+
+@kernel
+def scatter(shape, adjoint, later, t, work, room):
+    """Add what step t says about G_k to it at once, for the k that are older than the call."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    low = first_of(shape, t)
+    lowest, last = max(low + 1, 0), min(later.begin, t - 2)
+    popped, weights, off, lengths = work.popped, work.weights, work.off, work.counts
+    for y in range(S):
+        c = 0
+        for k in range(lowest, last + 1):
+            place = shape.start[k] + (low - first_of(shape, k)) * K
+            for u in range(Q):
+                off[c] = place + (u * S + y) * shape.stride[k]
+                lengths[c] = (k - low) * K
+                source = (k - low) * K + u * S + y
+                for r in range(Q):
+                    weights[c * Q + r] = work.epop[r * S + y] * popped[r * room + source]
+                c += 1
+        for r in range(Q):
+            work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
+        distribute(adjoint.chart, work.pos, weights, Q, adjoint.chart, off, lengths, c)
+
+
+@kernel
+def spread_reading(shape, past, adjoint, t, grad_alpha, grad_attention, work):
+    """w: what the reading and the attention of time t say about G_t and ab.
+
+    Args:
+        grad_alpha: [K], gr.
+        grad_attention: [K, >= t + 1], kappa, beginning with i = -1; or empty.
+    """
+    K = shape.states * shape.symbols
+    low = first_of(shape, t)
+    begin = max(low, -1)
+    length = (t - begin) * K
+    G, P, alpha = adjoint.chart, past.chart, adjoint.alpha
+    for b in range(K):
+        work.off[b] = shape.start[t] + b * shape.stride[t] + (begin - low) * K
+        work.weights[b] = alpha[(t + 1) * K + b] + grad_alpha[b]
+        x = work.weights[b]
+        column = G[work.off[b] : work.off[b] + length]
+        for j in range(length):
+            column[j] += x
+    work.pos[0] = (begin + 1) * K
+    work.counts[: length // (2 * lanes(P)) + 1] = K
+    combine(P, work.off, work.weights, 1, 1, work.counts, length, alpha, work.pos)
+    if grad_attention.size == 0:
+        return
+    for b in range(K):
+        for i in range(begin, t):
+            x = grad_attention[b, i + 1]
+            at = work.off[b] + (i - begin) * K
+            for a in range(K):
+                G[at + a] += x
+                alpha[(i + 1) * K + a] += P[at + a] * x
+
+
+@kernel
+def weights_again(shape, past, t, push, replace, pop, work):
+    """WU, WR, CP, E and A of step t, from what the forward pass left. Returns the room of A."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    room = pop_weights(shape, past, t, pop, work)
+    find_kept(shape, past, t, work, room)
+    wpush, wreplace, epop = work.wpush, work.wreplace, work.epop
+    before, total = past.log_alpha[t - 1], past.log_total[t]
+    for b in range(K):  # a pop that uncovers nothing is no part of the total, and may exceed it by far
+        alive = total[b] > -math.inf
+        epop[b] = work.best_pop[b // S] - total[b] if alive and work.uncovered[b] > 0 else -math.inf
+        work.tops[b] = total[b] if alive else math.inf
+    for d in range(K):
+        kept = work.kept[d] > 0
+        for b in range(K):
+            wpush[d, b] = before[d] + push[d * K + b] - work.tops[b]
+            wreplace[d, b] = before[d] + replace[d * K + b] - work.tops[b] if kept else -math.inf
+    exp_each(epop)
+    exp_each(wpush.reshape(K * K))
+    exp_each(wreplace.reshape(K * K))
+    return room
+
+
+@kernel
+def _against_previous(shape, past, t, Y, many, res, work):
+    """res[d * many + r] = sum over i < t-1 of P_{t-1}[i, a | d] Y[work.pos[r] + (i, a)]."""
+    K = shape.states * shape.symbols
+    low = first_of(shape, t)
+    place = shape.start[t - 1] + (low - first_of(shape, t - 1)) * K
+    groups = (K + 3) // 4
+    for g in range(groups):
+        work.counts[g] = (t - 1 - low) * K
+        for c in range(4):
+            work.off[4 * g + c] = place + min(4 * g + c, K - 1) * shape.stride[t - 1]
+    dots(past.chart, work.off, work.counts, groups, Y, work.pos, many, work.products)
+    for d in range(K):
+        for r in range(many):
+            res[d * many + r] = work.products[4 * (d // 4 * many + r) + d % 4]
+
+
+@kernel
+def note_uses(shape, later, t, work, room):
+    """E_b A[r; k, u, y] of step t into `later.used`, for the k of the same call."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    low = first_of(shape, t)
+    used, used_at, popped = later.used, later.used_at, work.popped
+    for k in range(max(low + 1, later.begin + 1), t - 1):
+        users = _users(shape, k, later.end)
+        for y in range(S):
+            at = used_at[k] + (y * users + t - k - 2) * Q * Q
+            for r in range(Q):
+                scale = work.epop[r * S + y]
+                source = r * room + (k - low) * K + y
+                for _ in range(Q):
+                    used[at] = scale * popped[source]
+                    source += S
+                    at += 1
+
+
+@kernel
+def uncovered(shape, past, adjoint, later, t, work):
+    """B of step t into `later.back`."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    low = first_of(shape, t)
+    lowest = max(low + 1, 0)
+    base = lowest - lowest % 4
+    groups = (t - 1 - base + 3) // 4 if t - 1 > lowest else 0
+    wide = later.back.shape[0] // Q
+    back, products, off = later.back, work.products, work.off
+    start, stride = shape.start, shape.stride
+    back[:] = 0
+    for g in range(groups):
+        work.counts[g] = (min(base + 4 * g + 3, t - 2) - low) * K
+    for y in range(S):
+        for r in range(Q):
+            work.pos[r] = start[t] + (r * S + y) * stride[t]
+        for u in range(Q):
+            b = u * S + y
+            for c in range(4 * groups):
+                k = base + c
+                off[c] = start[k] + (low - first_of(shape, k)) * K + b * stride[k]
+            dots(past.chart, off, work.counts, groups, adjoint.chart, work.pos, Q, products)
+            for r in range(Q):
+                scale = work.epop[r * S + y]
+                target = r * wide + 32 + (lowest - low) * K + b
+                for k in range(lowest - base, t - 1 - base):
+                    back[target] = scale * products[4 * ((k >> 2) * Q + r) + (k & 3)]
+                    target += K
+
+
+@kernel
+def retreat(shape, past, adjoint, later, t, push, replace, pop, grad_alpha, grad_attention, grads, work):
+    """Step t of the gradient.
+
+    Args:
+        grads: where to write dpush [K * K], dreplace [K * K] and dpop [K * Q].
+    """
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    dpush, dreplace, dpop = grads
+    if t < later.end:
+        gather(shape, adjoint, later, t, work)
+    spread_reading(shape, past, adjoint, t, grad_alpha, grad_attention, work)
+    room = weights_again(shape, past, t, push, replace, pop, work)
+    for b in range(K):
+        work.pos[b] = shape.start[t] + b * shape.stride[t]
+        place = work.pos[b] + (t - 1 - first_of(shape, t)) * K
+        for a in range(K):
+            dpush[a * K + b] = adjoint.chart[place + a] * work.wpush[a, b]
+    _against_previous(shape, past, t, adjoint.chart, K, dreplace, work)
+    for d in range(K):
+        for b in range(K):
+            dreplace[d * K + b] *= work.wreplace[d, b]
+    uncovered(shape, past, adjoint, later, t, work)
+    note_uses(shape, later, t, work, room)
+    for r in range(Q):
+        work.pos[r] = r * (later.back.shape[0] // Q) + 32
+    _against_previous(shape, past, t, later.back, Q, dpop, work)
+    for j in range(K * Q):
+        dpop[j] *= work.wpop[j]
+    if later.older:
+        scatter(shape, adjoint, later, t, work, room)
+    later.wreplace[:] = work.wreplace
+    later.wpop[:] = work.wpop

@@ -1,0 +1,242 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""The operations that hold all heavy work of the compiled kernels, on columns of a chart.
+
+`combine` adds up columns with weights, `dots` multiplies columns with each other, and `distribute`
+adds few columns to many. Forward and backward passes are arranged so that their cubic parts are
+calls of these. They come in variants for one, two and three columns at once, which differ in what
+they keep in registers; the last is bound by multiply-adds alone.
+"""
+
+from __future__ import annotations
+
+from ndstack.ops.runtime.simd import (
+    fma,
+    kernel,
+    lanes,
+    load,
+    plus,
+    spread,
+    store,
+    store_sums,
+    zeros,
+)
+
+
+@kernel
+def by_three(many):
+    """How many of so many rows are taken three at a time; 0, 1, 2 or 4 are left, since 4 is two by two."""
+    left = many % 3
+    return many - (4 if left == 1 and many > 1 else left)
+
+
+@kernel
+def combine(X, off, W, wide, many, counts, length, out, pos):
+    """out[pos[r] + j] += sum_{c < counts[j // step]} W[c * wide + r] X[off[c] + j].
+
+    For r < many and j < length, rounded up to whole steps of two vectors.
+    """
+    tiles = (length + 2 * lanes(X) - 1) // (2 * lanes(X))
+    three = by_three(many)
+    for r in range(0, three, 3):
+        _combine3(X, off, W, wide, r, counts, tiles, out, pos)
+    for r in range(three, many - 1, 2):
+        _combine2(X, off, W, wide, r, counts, tiles, out, pos)
+    if many - three == 1:
+        _combine1(X, off, W, wide, three, counts, tiles, out, pos)
+
+
+@kernel
+def _combine3(X, off, W, wide, r, counts, tiles, out, pos):
+    width = lanes(X)
+    for tile in range(tiles):
+        j = 2 * width * tile
+        p0, p1, p2 = pos[r] + j, pos[r + 1] + j, pos[r + 2] + j
+        a0, b0 = load(out, p0), load(out, p0 + width)
+        a1, b1 = load(out, p1), load(out, p1 + width)
+        a2, b2 = load(out, p2), load(out, p2 + width)
+        for c in range(counts[tile]):
+            x, y, i = load(X, off[c] + j), load(X, off[c] + j + width), c * wide + r
+            w0, w1, w2 = spread(W, i), spread(W, i + 1), spread(W, i + 2)
+            a0, b0 = fma(w0, x, a0), fma(w0, y, b0)
+            a1, b1 = fma(w1, x, a1), fma(w1, y, b1)
+            a2, b2 = fma(w2, x, a2), fma(w2, y, b2)
+        store(out, p0, a0)
+        store(out, p0 + width, b0)
+        store(out, p1, a1)
+        store(out, p1 + width, b1)
+        store(out, p2, a2)
+        store(out, p2 + width, b2)
+
+
+@kernel
+def _combine2(X, off, W, wide, r, counts, tiles, out, pos):
+    width = lanes(X)
+    for tile in range(tiles):
+        j, count = 2 * width * tile, counts[tile]
+        p0, p1 = pos[r] + j, pos[r + 1] + j
+        a0, b0 = load(out, p0), load(out, p0 + width)
+        a1, b1 = load(out, p1), load(out, p1 + width)
+        e0 = f0 = e1 = f1 = zeros(X)
+        for c in range(0, count - 1, 2):
+            x, y, i = load(X, off[c] + j), load(X, off[c] + j + width), c * wide + r
+            w0, w1 = spread(W, i), spread(W, i + 1)
+            a0, b0 = fma(w0, x, a0), fma(w0, y, b0)
+            a1, b1 = fma(w1, x, a1), fma(w1, y, b1)
+            x, y, i = load(X, off[c + 1] + j), load(X, off[c + 1] + j + width), i + wide
+            w0, w1 = spread(W, i), spread(W, i + 1)
+            e0, f0 = fma(w0, x, e0), fma(w0, y, f0)
+            e1, f1 = fma(w1, x, e1), fma(w1, y, f1)
+        if count % 2 == 1:
+            c = count - 1
+            x, y, i = load(X, off[c] + j), load(X, off[c] + j + width), c * wide + r
+            w0, w1 = spread(W, i), spread(W, i + 1)
+            a0, b0 = fma(w0, x, a0), fma(w0, y, b0)
+            a1, b1 = fma(w1, x, a1), fma(w1, y, b1)
+        store(out, p0, plus(a0, e0))
+        store(out, p0 + width, plus(b0, f0))
+        store(out, p1, plus(a1, e1))
+        store(out, p1 + width, plus(b1, f1))
+
+
+@kernel
+def _combine1(X, off, W, wide, r, counts, tiles, out, pos):
+    width = lanes(X)
+    for tile in range(tiles):
+        j, count = 2 * width * tile, counts[tile]
+        p0 = pos[r] + j
+        a0, b0 = load(out, p0), load(out, p0 + width)
+        e0 = f0 = zeros(X)
+        for c in range(0, count - 1, 2):
+            x, y, w0 = load(X, off[c] + j), load(X, off[c] + j + width), spread(W, c * wide + r)
+            a0, b0 = fma(w0, x, a0), fma(w0, y, b0)
+            x, y = load(X, off[c + 1] + j), load(X, off[c + 1] + j + width)
+            w0 = spread(W, (c + 1) * wide + r)
+            e0, f0 = fma(w0, x, e0), fma(w0, y, f0)
+        if count % 2 == 1:
+            c = count - 1
+            x, y, w0 = load(X, off[c] + j), load(X, off[c] + j + width), spread(W, c * wide + r)
+            a0, b0 = fma(w0, x, a0), fma(w0, y, b0)
+        store(out, p0, plus(a0, e0))
+        store(out, p0 + width, plus(b0, f0))
+
+
+@kernel
+def dots(X, off, lengths, groups, Y, pos, many, res):
+    """res[4 (g * many + r) + c] = sum_{j < lengths[g]} X[off[4 g + c] + j] Y[pos[r] + j].
+
+    For g < groups, c < 4 and r < many. The sums run over whole vectors, so X has to be zero up to a
+    whole vector after the length.
+    """
+    three = by_three(many)
+    for r in range(0, three, 3):
+        _dots3(X, off, lengths, groups, Y, pos, r, many, res)
+    for r in range(three, many - 1, 2):
+        _dots2(X, off, lengths, groups, Y, pos, r, many, res)
+    if many - three == 1:
+        _dots1(X, off, lengths, groups, Y, pos, three, many, res)
+
+
+@kernel
+def _dots3(X, off, lengths, groups, Y, pos, r, many, res):
+    p0, p1, p2 = pos[r], pos[r + 1], pos[r + 2]
+    for g in range(groups):
+        o0, o1, o2, o3 = off[4 * g], off[4 * g + 1], off[4 * g + 2], off[4 * g + 3]
+        a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = c0 = c1 = c2 = c3 = zeros(X)
+        for j in range(0, lengths[g], lanes(X)):
+            y0, y1, y2 = load(Y, p0 + j), load(Y, p1 + j), load(Y, p2 + j)
+            x = load(X, o0 + j)
+            a0, b0, c0 = fma(x, y0, a0), fma(x, y1, b0), fma(x, y2, c0)
+            x = load(X, o1 + j)
+            a1, b1, c1 = fma(x, y0, a1), fma(x, y1, b1), fma(x, y2, c1)
+            x = load(X, o2 + j)
+            a2, b2, c2 = fma(x, y0, a2), fma(x, y1, b2), fma(x, y2, c2)
+            x = load(X, o3 + j)
+            a3, b3, c3 = fma(x, y0, a3), fma(x, y1, b3), fma(x, y2, c3)
+        i = 4 * (g * many + r)
+        store_sums(res, i, a0, a1, a2, a3)
+        store_sums(res, i + 4, b0, b1, b2, b3)
+        store_sums(res, i + 8, c0, c1, c2, c3)
+
+
+@kernel
+def _dots2(X, off, lengths, groups, Y, pos, r, many, res):
+    p0, p1 = pos[r], pos[r + 1]
+    for g in range(groups):
+        o0, o1, o2, o3 = off[4 * g], off[4 * g + 1], off[4 * g + 2], off[4 * g + 3]
+        a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = zeros(X)
+        for j in range(0, lengths[g], lanes(X)):
+            y0, y1 = load(Y, p0 + j), load(Y, p1 + j)
+            x = load(X, o0 + j)
+            a0, b0 = fma(x, y0, a0), fma(x, y1, b0)
+            x = load(X, o1 + j)
+            a1, b1 = fma(x, y0, a1), fma(x, y1, b1)
+            x = load(X, o2 + j)
+            a2, b2 = fma(x, y0, a2), fma(x, y1, b2)
+            x = load(X, o3 + j)
+            a3, b3 = fma(x, y0, a3), fma(x, y1, b3)
+        i = 4 * (g * many + r)
+        store_sums(res, i, a0, a1, a2, a3)
+        store_sums(res, i + 4, b0, b1, b2, b3)
+
+
+@kernel
+def _dots1(X, off, lengths, groups, Y, pos, r, many, res):
+    p0 = pos[r]
+    for g in range(groups):
+        o0, o1, o2, o3 = off[4 * g], off[4 * g + 1], off[4 * g + 2], off[4 * g + 3]
+        a0 = a1 = a2 = a3 = zeros(X)
+        for j in range(0, lengths[g], lanes(X)):
+            y0 = load(Y, p0 + j)
+            a0, a1 = fma(load(X, o0 + j), y0, a0), fma(load(X, o1 + j), y0, a1)
+            a2, a3 = fma(load(X, o2 + j), y0, a2), fma(load(X, o3 + j), y0, a3)
+        store_sums(res, 4 * (g * many + r), a0, a1, a2, a3)
+
+
+@kernel
+def distribute(X, pos, W, many, out, off, lengths, count):
+    """out[off[c] + j] += sum_{r < many} W[c * many + r] X[pos[r] + j].
+
+    For c < count and j < lengths[c], rounded up to whole vectors.
+    """
+    r = 0
+    while r < many:
+        if many - r >= 3:
+            _distribute3(X, pos, W, r, many, out, off, lengths, count)
+            r += 3
+        elif many - r == 2:
+            _distribute2(X, pos, W, r, many, out, off, lengths, count)
+            r += 2
+        else:
+            _distribute1(X, pos, W, r, many, out, off, lengths, count)
+            r += 1
+
+
+@kernel
+def _distribute3(X, pos, W, r, many, out, off, lengths, count):
+    p0, p1, p2 = pos[r], pos[r + 1], pos[r + 2]
+    for c in range(count):
+        o, i = off[c], c * many + r
+        w0, w1, w2 = spread(W, i), spread(W, i + 1), spread(W, i + 2)
+        for j in range(0, lengths[c], lanes(X)):
+            a = fma(w1, load(X, p1 + j), fma(w0, load(X, p0 + j), load(out, o + j)))
+            store(out, o + j, fma(w2, load(X, p2 + j), a))
+
+
+@kernel
+def _distribute2(X, pos, W, r, many, out, off, lengths, count):
+    p0, p1 = pos[r], pos[r + 1]
+    for c in range(count):
+        o, i = off[c], c * many + r
+        w0, w1 = spread(W, i), spread(W, i + 1)
+        for j in range(0, lengths[c], lanes(X)):
+            a = fma(w0, load(X, p0 + j), load(out, o + j))
+            store(out, o + j, fma(w1, load(X, p1 + j), a))
+
+
+@kernel
+def _distribute1(X, pos, W, r, many, out, off, lengths, count):
+    p0 = pos[r]
+    for c in range(count):
+        o, w0 = off[c], spread(W, c * many + r)
+        for j in range(0, lengths[c], lanes(X)):
+            store(out, o + j, fma(w0, load(X, p0 + j), load(out, o + j)))

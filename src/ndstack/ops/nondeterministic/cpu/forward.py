@@ -1,0 +1,374 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""Lang's algorithm without logarithms, compiled: one step forward, and a scan over given actions.
+
+The chart holds, for every time t and configuration types a = (q, x) and b = (r, y),
+
+    P_t[i, a | b] = alpha[i, a] gamma[i, a -> t, b] / alpha[t, b],
+
+the probability that the top symbol stands on configuration type a of time i, given that the run is
+at b at time t. With lr the normalised log alpha[t-1], step t is
+
+    mp_r         = max_d (lr_d + pop[d, r]),    CP[d, r] = exp(lr_d + pop[d, r] - mp_r)
+    A[r; k, u, y] = sum_d P_{t-1}[k, (u, y) | d] CP[d, r]                        k = 0 .. t-2
+    la_b         = log( sum_a e^{lr_a + push[a, b]} + sum_d e^{lr_d + replace[d, b]} kept_{t-1}[d]
+                        + e^{mp_r} sum_{k, u} A[r; k, u, y] kept_k[u, y] )
+    P_t[i, a | b] = sum_d e^{lr_d + replace[d, b] - la_b} P_{t-1}[i, a | d]
+                    + sum_{k, u} e^{mp_r - la_b} A[r; k, u, y] P_k[i, a | (u, y)]
+    P_t[t-1, a | b] = e^{lr_a + push[a, b] - la_b}
+
+where kept_k[b] is the mass of the column (k, b) that the window still holds at time t: 1 without a
+window, save that nothing stands below the initial bottom without the bottom fix.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ndstack.ops.nondeterministic.cpu.blocks import combine
+from ndstack.ops.nondeterministic.cpu.underflow import find_floors, log_sum, lost_mass, nothing_lost
+from ndstack.ops.runtime.exponentials import exp_each
+from ndstack.ops.runtime.simd import inlined, kernel, lanes
+
+
+class Shape(NamedTuple):
+    """The sizes of a chart and the places of its columns (see `layout`)."""
+
+    states: int
+    symbols: int
+    band: int
+    fix: bool
+    start: np.ndarray
+    stride: np.ndarray
+
+
+class Past(NamedTuple):
+    """What the steps so far have left, for one sequence.
+
+    Attributes:
+        chart: [size], the columns P.
+        log_alpha: [times, K], log alpha, normalised at each time; float64.
+        log_total: [times, K], log alpha[t] before normalisation, given normalised alpha[t-1].
+        mass: [times, D + 1, K], the mass of a column from its j-th i on; empty without a window.
+        floor: [times, K], the smallest positive number of a column.
+        lost: [K + 1], log of a bound on the mass of runs lost to underflow, and the smallest
+            positive number of the whole chart; float64. The first of them is inf if the chart is
+            not to be trusted, nan if its sequence is spoiled (see `spoiled`).
+    """
+
+    chart: np.ndarray
+    log_alpha: np.ndarray
+    log_total: np.ndarray
+    mass: np.ndarray
+    floor: np.ndarray
+    lost: np.ndarray
+
+
+class Work(NamedTuple):
+    """Room for one step."""
+
+    wpush: np.ndarray  # [K, K]
+    wreplace: np.ndarray  # [K, K]
+    best_pop: np.ndarray  # [Q]
+    wpop: np.ndarray  # [K * Q]
+    exponents: np.ndarray  # [K * Q]
+    epop: np.ndarray  # [K]
+    kept: np.ndarray  # [K]
+    uncovered: np.ndarray  # [K]
+    tops: np.ndarray  # [K]
+    popped: np.ndarray  # [Q * length], A
+    off: np.ndarray
+    weights: np.ndarray
+    counts: np.ndarray
+    pos: np.ndarray
+    products: np.ndarray
+
+
+@kernel
+def room(shape, times, like):
+    """A `Work` for charts of the given number of times."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    length = (shape.band if shape.band > 0 else times + 1) * K + 64
+    streams = K + (times + 4) * Q
+    return Work(
+        np.zeros((K, K)),
+        np.zeros((K, K)),
+        np.zeros(Q),
+        np.zeros(K * Q, like.dtype),
+        np.zeros(K * Q),
+        np.zeros(K),
+        np.zeros(K),
+        np.zeros(K),
+        np.zeros(K),
+        np.zeros(Q * length, like.dtype),
+        np.zeros(streams, np.int64),
+        np.zeros(streams * max(Q, K), like.dtype),
+        np.zeros(max(length // 4 + 4, streams), np.int64),
+        np.zeros(K, np.int64),
+        np.zeros(4 * (K + times // 4 + 4) * K, like.dtype),
+    )
+
+
+@inlined
+def first_of(shape, t):
+    """The i at which the columns of time t begin."""
+    return t - shape.band if shape.band > 0 else -1
+
+
+@kernel
+def find_kept(shape, past, t, work, room):
+    """kept_{t-1}[d], and the mass that a pop into state r uncovers: sum_{k, u} A kept_k."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    low = first_of(shape, t)
+    band = shape.band
+    popped, mass, uncovered = work.popped, past.mass, work.uncovered
+    sums = np.zeros(K)
+    for d in range(K):
+        if band > 0:
+            work.kept[d] = mass[t - 1, 1, d]
+        else:
+            work.kept[d] = 1.0 if t > 1 or shape.fix else 0.0
+    lowest = max(low + 1, 0 if band > 0 or shape.fix else 1)
+    for r in range(Q):
+        sums[:] = 0.0
+        for k in range(lowest, t - 1):
+            at = r * room + (k - low) * K
+            if band > 0:
+                for c in range(K):
+                    sums[c] += popped[at + c] * mass[k, low - (k - band), c]
+            else:
+                for c in range(K):
+                    sums[c] += popped[at + c]
+        for y in range(S):
+            uncovered[r * S + y] = 0.0
+            for u in range(Q):
+                uncovered[r * S + y] += sums[u * S + y]
+
+
+@kernel
+def pop_weights(shape, past, t, pop, work):
+    """mp_r, CP, and A[r; k, u, y] for all (k, u, y) from i = first(t) on."""
+    Q, K = shape.states, shape.states * shape.symbols
+    low = first_of(shape, t)
+    for r in range(Q):
+        best = -math.inf
+        for d in range(K):
+            best = max(best, past.log_alpha[t - 1, d] + pop[d * Q + r])
+        work.best_pop[r] = best
+        top = best if best > -math.inf else 0.0
+        for d in range(K):
+            work.exponents[d * Q + r] = past.log_alpha[t - 1, d] + pop[d * Q + r] - top
+    exp_each(work.exponents)
+    work.wpop[:] = work.exponents
+    length = (t - 1 - low) * K
+    room = work.popped.shape[0] // Q
+    for d in range(K):
+        work.off[d] = shape.start[t - 1] + d * shape.stride[t - 1] + (low - first_of(shape, t - 1)) * K
+    for r in range(Q):
+        work.pos[r] = r * room
+        work.popped[r * room : r * room + length + 32] = 0
+    work.counts[: length // (2 * lanes(past.chart)) + 1] = K
+    combine(past.chart, work.off, work.wpop, Q, Q, work.counts, length, work.popped, work.pos)
+    return room
+
+
+@kernel
+def totals(shape, past, t, push, replace, work):
+    """log alpha[t], normalised and not, and the weights of push, replace and pop."""
+    K = shape.states * shape.symbols
+    wpush, wreplace, epop, share = work.wpush, work.wreplace, work.epop, work.kept
+    before, best = past.log_alpha[t - 1], past.log_total[t]
+    for b in range(K):
+        mass = work.uncovered[b]
+        epop[b] = work.best_pop[b // shape.symbols] if mass > 0 else -math.inf
+        best[b] = epop[b] + math.log(mass) if mass > 0 else -math.inf
+    for d in range(K):
+        for b in range(K):
+            wpush[d, b] = before[d] + push[d * K + b]
+            wreplace[d, b] = before[d] + replace[d * K + b] if share[d] > 0 else -math.inf
+            best[b] = max(best[b], max(wpush[d, b], wreplace[d, b]))
+    top = work.tops
+    for b in range(K):
+        top[b] = best[b] if best[b] > -math.inf else 0.0
+        epop[b] -= top[b]
+    for d in range(K):
+        for b in range(K):
+            wpush[d, b] -= top[b]
+            wreplace[d, b] -= top[b]
+    exp_each(epop)
+    exp_each(wpush.reshape(K * K))
+    exp_each(wreplace.reshape(K * K))
+    total = top
+    for b in range(K):
+        total[b] = epop[b] * work.uncovered[b]
+    for d in range(K):
+        for b in range(K):
+            total[b] += wpush[d, b] + wreplace[d, b] * share[d]
+    for b in range(K):
+        best[b] += math.log(total[b]) if best[b] > -math.inf else 0.0
+        total[b] = 1 / total[b] if total[b] > 0 else 0.0
+        epop[b] *= total[b]
+    for d in range(K):
+        for b in range(K):
+            wpush[d, b] *= total[b]
+            wreplace[d, b] *= total[b]
+    norm = log_sum(best)
+    past.log_alpha[t] = best - (norm if norm > -math.inf else 0.0)
+    return norm
+
+
+@kernel
+def uncovered_weights(shape, t, y, work, room):
+    """Streams K, K+1, ... of `combine`: the columns (k, (u, y)), k from t-2 down, with E_b A."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    low = first_of(shape, t)
+    lowest = max(low + 1, 0)
+    popped, weights, off = work.popped, work.weights, work.off
+    start, stride = shape.start, shape.stride
+    for u in range(Q):
+        b = u * S + y
+        c = K + u
+        for k in range(t - 2, lowest - 1, -1):
+            off[c] = start[k] + (low - first_of(shape, k)) * K + b * stride[k]
+            c += Q
+        for r in range(Q):
+            scale = work.epop[r * S + y]
+            source = r * room + (t - 2 - low) * K + b
+            target = (K + u) * Q + r
+            for _ in range(t - 1 - lowest):
+                weights[target] = scale * popped[source]
+                source -= K
+                target += Q * Q
+
+
+@kernel
+def clear(shape, past, t):
+    """Zeros for the columns of time t; with a window, where columns move, all begins with zeros."""
+    if shape.band == 0:
+        first, size = shape.start[t], shape.states * shape.symbols * shape.stride[t]
+        past.chart[first : first + size] = 0
+
+
+@kernel
+def columns(shape, past, t, work, room):
+    """P_t, the cubic part."""
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    P = past.chart
+    low = first_of(shape, t)
+    lowest = max(low + 1, 0)
+    length = (t - 1 - low) * K
+    clear(shape, past, t)
+    step = 2 * lanes(P)
+    for tile in range((length + step - 1) // step):
+        known = t - 1 - max(lowest, low + tile * step // K + 1)
+        work.counts[tile] = K + Q * max(known, 0)
+    for y in range(S):
+        for d in range(K):
+            work.off[d] = shape.start[t - 1] + d * shape.stride[t - 1] + (low - first_of(shape, t - 1)) * K
+            for r in range(Q):
+                work.weights[d * Q + r] = work.wreplace[d, r * S + y]
+        uncovered_weights(shape, t, y, work, room)
+        for r in range(Q):
+            work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
+        combine(P, work.off, work.weights, Q, Q, work.counts, length, P, work.pos)
+    for b in range(K):
+        place = shape.start[t] + b * shape.stride[t] + length
+        for a in range(K):
+            P[place + a] = work.wpush[a, b]
+
+
+@kernel
+def masses(shape, past, t):
+    """The mass of the columns of time t from each i on."""
+    K = shape.states * shape.symbols
+    for b in range(K):
+        place = shape.start[t] + b * shape.stride[t]
+        total = 0.0
+        past.mass[t, shape.band, b] = 0.0
+        for j in range(shape.band - 1, -1, -1):
+            for a in range(K):
+                total += past.chart[place + j * K + a]
+            past.mass[t, j, b] = total
+
+
+@kernel
+def advance(shape, past, t, push, replace, pop, work, limit, strict):
+    """Step t. Returns False if the mass lost to underflow may exceed e^limit, or something overflows.
+
+    Args:
+        push, replace, pop: [K * K], [K * K], [K * Q], log weights.
+        strict: whether the limit holds for every configuration type on its own.
+    """
+    K = shape.states * shape.symbols
+    room = pop_weights(shape, past, t, pop, work)
+    find_kept(shape, past, t, work, room)
+    norm = totals(shape, past, t, push, replace, work)
+    if not (norm < math.inf and work.epop.max() < math.inf):
+        return False
+    columns(shape, past, t, work, room)
+    if shape.band > 0:
+        masses(shape, past, t)
+    floor = past.lost[K]
+    find_floors(shape, past, t)
+    past.lost[K] = min(floor, past.floor[t].min())
+    if past.lost[:K].max() == -math.inf and nothing_lost(
+        shape, past, t, push, replace, pop, work, room, floor
+    ):
+        return True
+    return lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit, strict) and np.isfinite(
+        work.wreplace.max()
+    )
+
+
+@kernel
+def meaningless(weights):
+    """Whether a log weight is nan or +inf (see `spoiled`)."""
+    found = False
+    for j in range(weights.size):
+        found |= not weights[j] < math.inf
+    return found
+
+
+@kernel
+def not_finite(values):
+    """Whether any of them, an array of one dimension, is no finite number."""
+    found = False
+    for j in range(values.size):
+        found |= not abs(values[j]) < math.inf
+    return found
+
+
+@kernel
+def begin(shape, past):
+    """The chart at time 0."""
+    K = shape.states * shape.symbols
+    past.log_alpha[0] = -math.inf
+    past.log_alpha[0, 0] = 0.0
+    past.lost[:K] = -math.inf
+    clear(shape, past, 0)
+    if shape.fix:
+        past.chart[shape.start[0] + (-1 - first_of(shape, 0)) * K] = 1
+    if shape.band > 0:
+        masses(shape, past, 0)
+    find_floors(shape, past, 0)
+    past.lost[K] = past.floor[0].min()
+
+
+@kernel
+def attend(shape, past, t, out):
+    """out[b, i + 1] = sum_a P_t[i, a | b], for the i that the chart holds."""
+    K = shape.states * shape.symbols
+    low = first_of(shape, t)
+    for b in range(K):
+        for i in range(max(low, -1), t):
+            place = shape.start[t] + b * shape.stride[t] + (i - low) * K
+            total = 0.0
+            for a in range(K):
+                total += past.chart[place + a]
+            out[b, i + 1] = total

@@ -1,0 +1,134 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""Compiled scans over given actions: parts of a batch, steps begin + 1 .. end, there and back."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ndstack.ops.nondeterministic.cpu.backward import Adjoint, gather, make_later, retreat
+from ndstack.ops.nondeterministic.cpu.forward import Past, advance, attend, begin, room
+from ndstack.ops.runtime.simd import entry, kernel
+
+
+@kernel
+def past_of(past, b):
+    """The `Past` of one sequence of a batch."""
+    return Past(
+        past.chart[b],
+        past.log_alpha[b],
+        past.log_total[b],
+        past.mass[b],
+        past.floor[b],
+        past.lost[b],
+    )
+
+
+@kernel
+def split(shape, actions):
+    """push, replace and pop of one step, one after the other in an array."""
+    K = shape.states * shape.symbols
+    return actions[: K * K], actions[K * K : 2 * K * K], actions[2 * K * K :]
+
+
+@entry
+def forward(shape, past, lo, hi, start, actions, reading, attention, ok, limit, strict):
+    """Sequences lo .. hi - 1 of a batch, from the chart of time `start` on.
+
+    Args:
+        actions: [B, n, A], log weights of push [K * K], replace [K * K] and pop [K * Q].
+        reading: [B, n, K], to be written.
+        attention: [B, n, K, start + n + 1], to be written; or empty.
+        ok: [B], whether the mass lost to underflow stayed below e^limit, in this call and those
+            before; to be written.
+        strict: whether that is to hold for every configuration type on its own.
+    """
+    steps = actions.shape[1]
+    work = room(shape, start + steps + 1, past.chart)
+    for b in range(lo, hi):
+        own = past_of(past, b)
+        if start == 0:
+            begin(shape, own)
+        ok[b] = own.lost[0] < math.inf
+        for n in range(steps if ok[b] else 0):
+            t = start + n + 1
+            push, replace, pop = split(shape, actions[b, n])
+            if not advance(shape, own, t, push, replace, pop, work, limit, strict):
+                ok[b] = False
+                own.lost[0] = math.inf
+                break
+            reading[b, n] = np.exp(own.log_alpha[t])
+            if attention.size > 0:
+                attend(shape, own, t, attention[b, n])
+
+
+@kernel
+def reading_gradient(reading, grad, attention, grad_attention, out):
+    """out_b: the derivative by log alpha[t, b], through the reading and the attention of time t.
+
+    p_b = alpha_b / sum alpha, and the attention is divided by alpha_b.
+    """
+    K = reading.shape[0]
+    mean = 0.0
+    for b in range(K):
+        mean += reading[b] * grad[b]
+    for b in range(K):
+        out[b] = reading[b] * (grad[b] - mean)
+        if grad_attention.size > 0:
+            for i in range(grad_attention.shape[1]):
+                out[b] -= grad_attention[b, i] * attention[b, i]
+
+
+@entry
+def backward(
+    shape,
+    past,
+    adjoint,
+    carried,
+    lo,
+    hi,
+    start,
+    actions,
+    outputs,
+    grad_outputs,
+    grads,
+    ok,
+):
+    """The gradient of `forward`.
+
+    Args:
+        adjoint: for a batch; rows lo .. hi - 1 are used if the state is carried, else row 0.
+        carried: whether the derivatives by the chart of time `start` are wanted too.
+        actions: [B, n, A].
+        outputs: reading, attention.
+        grad_outputs: likewise.
+        grads: [B, n, A], to be written.
+        ok: [B], the other sequences are passed over.
+    """
+    reading, attention = outputs
+    greading, gattention = grad_outputs
+    steps = actions.shape[1]
+    work = room(shape, start + steps + 1, past.chart)
+    grad_alpha = np.zeros(reading.shape[2])
+    none = np.zeros((0, 0), attention.dtype)
+    for b in range(lo, hi):
+        if not ok[b]:
+            continue
+        row = b if carried else 0
+        own = past_of(past, b)
+        back = Adjoint(adjoint.chart[row], adjoint.alpha[row])
+        if not carried:
+            back.chart[:] = 0
+            back.alpha[:] = 0
+        later = make_later(shape, start, start + steps, carried, past.chart)
+        for n in range(steps - 1, -1, -1):
+            t = start + n + 1
+            att = attention[b, n] if gattention.size > 0 else none
+            gatt = gattention[b, n] if gattention.size > 0 else none
+            reading_gradient(reading[b, n], greading[b, n], att, gatt, grad_alpha)
+            push, replace, pop = split(shape, actions[b, n])
+            written = split(shape, grads[b, n])
+            retreat(shape, own, back, later, t, push, replace, pop, grad_alpha, gatt, written, work)
+        if carried:
+            gather(shape, back, later, start, work)

@@ -1,0 +1,217 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""Steps of carried charts, compiled: what `scan_loops` does, on memory given by addresses.
+
+A step is short, and turning tensors into arrays would take as long as the step itself. So a chart
+is described once, by a table of numbers (`Tape`), and every step gets the address of the table.
+The backward pass has another table, of what later steps have left for earlier ones (`Pass`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ndstack.ops.nondeterministic.cpu.backward import Adjoint, Later, gather, retreat
+from ndstack.ops.nondeterministic.cpu.forward import (
+    Past,
+    Shape,
+    advance,
+    attend,
+    begin,
+    meaningless,
+    not_finite,
+    room,
+)
+from ndstack.ops.nondeterministic.cpu.scan_loops import reading_gradient, split
+from ndstack.ops.runtime.memory import numbers
+from ndstack.ops.runtime.simd import entry, inlined, kernel
+
+INTEGER, DOUBLE = np.int64(0), np.float64(0)
+CHART_TABLE, ADJOINT_TABLE = 13, 14
+LOST, SURE, SPOILED = 0, 1, 2
+"""What a call says of a sequence: its chart may be wrong, or is right, or has no meaning (see `spoiled`)."""
+
+
+@inlined
+def width_of(kind):
+    """How many bytes a number takes."""
+    return numbers(0, 0, kind).itemsize
+
+
+@kernel
+def shape_at(at):
+    """The `Shape` that a table begins with."""
+    table = numbers(at, CHART_TABLE, INTEGER)
+    times = table[4]
+    start, stride = numbers(table[6], times, INTEGER), numbers(table[7], times, INTEGER)
+    return Shape(table[0], table[1], table[2], table[3] != 0, start, stride)
+
+
+@kernel
+def past_at(at, lost_at, b, kind):
+    """The `Past` of one sequence of a batch."""
+    table = numbers(at, CHART_TABLE, INTEGER)
+    K, band, times, size = table[0] * table[1], table[2], table[4], table[5]
+    each = 8 * b * times * K
+    rows = band + 1 if band > 0 else 0
+    deep = times if band > 0 else 0
+    return Past(
+        numbers(table[8] + b * size * width_of(kind), size, kind),
+        numbers(table[9] + each, times * K, DOUBLE).reshape((times, K)),
+        numbers(table[10] + each, times * K, DOUBLE).reshape((times, K)),
+        numbers(table[11] + each * rows, deep * rows * K, DOUBLE).reshape((deep, rows, K)),
+        numbers(table[12] + each, times * K, DOUBLE).reshape((times, K)),
+        numbers(lost_at + 8 * b * (K + 1), K + 1, DOUBLE),
+    )
+
+
+@kernel
+def adjoint_at(at, b, size, kind):
+    """The `Adjoint` of one sequence of a batch."""
+    table, wide = numbers(at, ADJOINT_TABLE, INTEGER), width_of(kind)
+    return Adjoint(
+        numbers(table[0] + b * size * wide, size, kind),
+        numbers(table[1] + b * table[9] * wide, table[9], kind),
+    )
+
+
+@kernel
+def later_at(at, b, shape, kind):
+    """The `Later` of one sequence of a batch."""
+    table, wide = numbers(at, ADJOINT_TABLE, INTEGER), width_of(kind)
+    Q = shape.states
+    K = Q * shape.symbols
+    return Later(
+        numbers(table[2] + 8 * b * K * K, K * K, DOUBLE).reshape((K, K)),
+        numbers(table[3] + b * K * Q * wide, K * Q, kind),
+        numbers(table[4] + b * table[10] * wide, table[10], kind),
+        numbers(table[5] + b * table[11] * wide, table[11], kind),
+        numbers(table[6], table[8] + 2, INTEGER),
+        table[7],
+        table[8],
+        table[12] != 0,
+    )
+
+
+@entry
+def forward(kind, at, lost_at, lo, hi, start, steps, actions_at, reading_at, attention_at, ok_at, limit):
+    """Sequences lo .. hi - 1 of a batch, from the charts of time `start` on.
+
+    Args:
+        kind: a number of the charts' dtype.
+        at, lost_at: the charts.
+        actions_at: [B, n, A], log weights.
+        reading_at: [B, n, K], to be written.
+        attention_at: [B, n, K, start + n + 1], zeros, to be written; or 0.
+        ok_at: [B], `LOST`, `SURE` or `SPOILED`; to be written.
+
+    Returns:
+        Whether none of these sequences is `LOST`.
+    """
+    shape = shape_at(at)
+    Q, K = shape.states, shape.states * shape.symbols
+    A, width = 2 * K * K + K * Q, start + steps + 1
+    work = room(shape, width, numbers(reading_at, 1, kind))
+    ok = numbers(ok_at, hi, np.uint8(0))
+    for b in range(lo, hi):
+        own = past_at(at, lost_at, b, kind)
+        if start == 0:
+            begin(shape, own)
+        actions = numbers(actions_at + b * steps * A * width_of(kind), steps * A, kind)
+        reading = numbers(reading_at + b * steps * K * width_of(kind), steps * K, kind)
+        reading[:] = 0
+        done = 0
+        for n in range(steps if own.lost[0] < math.inf else 0):
+            t = start + n + 1
+            given = actions[n * A : n * A + A]
+            if meaningless(given):
+                own.lost[0] = math.nan
+                break
+            push, replace, pop = split(shape, given)
+            if not advance(shape, own, t, push, replace, pop, work, limit, False):
+                own.lost[0] = math.inf
+                break
+            reading[n * K : n * K + K] = np.exp(own.log_alpha[t])
+            if attention_at != 0:
+                place = attention_at + (b * steps + n) * K * width * width_of(kind)
+                attend(shape, own, t, numbers(place, K * width, kind).reshape((K, width)))
+            done = n + 1
+        ok[b] = SURE if own.lost[0] < math.inf else LOST
+        if math.isnan(own.lost[0]):
+            ok[b] = SPOILED
+            reading[done * K :] = math.nan
+            if attention_at != 0:
+                place = attention_at + (b * steps + done) * K * width * width_of(kind)
+                numbers(place, (steps - done) * K * width, kind)[:] = math.nan
+    return ok[lo:hi].all()
+
+
+@entry
+def backward(
+    kind, at, adjoint_table, lo, hi, start, steps, actions_at, reading_at, attention_at,
+    grad_reading_at, grad_attention_at, grads_at, ok_at,
+):  # fmt: skip
+    """The gradient of `forward`, after that of all later steps of the same charts.
+
+    Args:
+        adjoint_table: what those have left, and where to leave something for earlier ones. A sequence
+            that is spoiled, or gets derivatives that are not finite, is so for all earlier steps.
+        grad_reading_at, grad_attention_at: like the outputs; or 0.
+        grads_at: like the actions, to be written.
+    """
+    shape = shape_at(at)
+    Q, K = shape.states, shape.states * shape.symbols
+    A, width = 2 * K * K + K * Q, start + steps + 1
+    size = numbers(at, CHART_TABLE, INTEGER)[5]
+    work = room(shape, numbers(adjoint_table, ADJOINT_TABLE, INTEGER)[8] + 1, numbers(reading_at, 1, kind))
+    ok = numbers(ok_at, hi, np.uint8(0))
+    grad_alpha, none = np.zeros(K), np.zeros((0, 0), work.wpop.dtype)
+    no_reading = np.zeros(K, work.wpop.dtype)
+    spoiled = numbers(numbers(adjoint_table, ADJOINT_TABLE, INTEGER)[13], hi, np.uint8(0))
+    for b in range(lo, hi):
+        grads = numbers(grads_at + b * steps * A * width_of(kind), steps * A, kind)
+        grads[:] = 0
+        if ok[b] == LOST:
+            continue
+        place, bad = b * steps * K * width_of(kind), ok[b] == SPOILED
+        if not bad and grad_reading_at != 0:
+            bad = not_finite(numbers(grad_reading_at + place, steps * K, kind))
+        if not bad and grad_attention_at != 0:
+            bad = not_finite(numbers(grad_attention_at + place * width, steps * K * width, kind))
+        if bad:
+            spoiled[b] = 1
+        if spoiled[b]:
+            grads[:] = math.nan
+            continue
+        own = past_at(at, at, b, kind)  # the mass lost is of no interest here
+        back = adjoint_at(adjoint_table, b, size, kind)
+        later = later_at(adjoint_table, b, shape, kind)
+        for n in range(steps - 1, -1, -1):
+            place = (b * steps + n) * width_of(kind)
+            shown = numbers(reading_at + place * K, K, kind)
+            given, att, gatt = no_reading, none, none
+            if grad_reading_at != 0:
+                given = numbers(grad_reading_at + place * K, K, kind)
+            if grad_attention_at != 0:
+                att = numbers(attention_at + place * K * width, K * width, kind).reshape((K, width))
+                gatt = numbers(grad_attention_at + place * K * width, K * width, kind).reshape((K, width))
+            reading_gradient(shown, given, att, gatt, grad_alpha)
+            push, replace, pop = split(shape, numbers(actions_at + place * A, A, kind))
+            written = split(shape, numbers(grads_at + place * A, A, kind))
+            t = start + n + 1
+            retreat(shape, own, back, later, t, push, replace, pop, grad_alpha, gatt, written, work)
+
+
+@entry
+def finish(kind, at, adjoint_table, lo, hi):
+    """After the first step's gradient: the derivatives by the charts before it are complete."""
+    shape = shape_at(at)
+    size, table = numbers(at, CHART_TABLE, INTEGER)[5], numbers(adjoint_table, ADJOINT_TABLE, INTEGER)
+    work = room(shape, table[8] + 1, numbers(table[0], 1, kind))
+    spoiled = numbers(table[13], hi, np.uint8(0))
+    for b in range(lo, hi):
+        if spoiled[b]:
+            continue
+        later = later_at(adjoint_table, b, shape, kind)
+        gather(shape, adjoint_at(adjoint_table, b, size, kind), later, table[7], work)

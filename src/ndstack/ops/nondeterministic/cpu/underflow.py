@@ -1,0 +1,176 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""A bound on what underflow can cost, kept beside the compiled forward pass.
+
+Only numbers inside a column can underflow. Where a product of a positive weight and the smallest
+positive number of a column is below the smallest normal number, the runs behind it may be lost; up
+to that number for each place of a column. From then on
+
+    lost_t[b] = ( sum_a lost_{t-1}[a] (e^{push[a, b]} + e^{replace[a, b]})
+                  + sum_d lost_{t-1}[d] e^{pop[d, r]} ) / (total weight of step t)
+
+bounds the mass of lost runs at b: a run that is lost stays lost, whatever it pushes, and what a
+pop uncovers is not known, so it counts for every y. All this is done in logarithms, and only once
+something may be lost, which is rare.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ndstack.ops.runtime.simd import kernel, lanes, least_positive, load, store
+
+MARGIN = 1e8
+"""How far above the smallest normal number a product has to stay; adjoints, which can be as large
+as the inverse of a probability, then have room too."""
+
+
+@kernel
+def _smallest(X, place, length, cell):
+    """The smallest positive number among X[place : place + length], which ends in zeros."""
+    cell[:] = math.inf
+    least = load(cell, 0)
+    for j in range(0, length, lanes(X)):
+        least = least_positive(least, load(X, place + j))
+    store(cell, 0, least)
+    return cell.min()
+
+
+@kernel
+def find_floors(shape, past, t):
+    """The smallest positive number of each column of time t; infinity if there is none."""
+    K = shape.states * shape.symbols
+    length = (shape.band if shape.band > 0 else t + 1) * K
+    cell = np.empty(lanes(past.chart), past.chart.dtype)
+    for b in range(K):
+        place = shape.start[t] + b * shape.stride[t]
+        past.floor[t, b] = _smallest(past.chart, place, length, cell)
+
+
+@kernel
+def nothing_lost(shape, past, t, push, replace, pop, work, room, floor):
+    """A quick test: True if no product of step t can have underflowed.
+
+    Args:
+        floor: the smallest positive number of the chart before step t.
+    """
+    Q, K = shape.states, shape.states * shape.symbols
+    before, after = past.log_alpha[t - 1], past.log_total[t]
+    tiny = MARGIN * float(np.finfo(past.chart.dtype).tiny)
+    bound = math.log(tiny) - math.log(min(floor, 1.0))
+    fine = True
+    cell = np.empty(lanes(past.chart), past.chart.dtype)
+    length = (t if shape.band == 0 else shape.band - 1) * K
+    for r in range(Q):
+        least = _smallest(work.popped, r * room, length, cell)
+        for y in range(shape.symbols):
+            b = r * shape.symbols + y
+            fine &= work.uncovered[b] == 0.0 or work.epop[b] * least * min(floor, 1.0) >= tiny
+    for d in range(K):
+        if before[d] == -math.inf:
+            continue
+        for r in range(Q):
+            x = before[d] + pop[d * Q + r]
+            fine &= x == -math.inf or x - work.best_pop[r] > bound
+        for b in range(K):
+            x = before[d] + push[d * K + b]
+            fine &= x == -math.inf or x - after[b] > bound
+            x = before[d] + replace[d * K + b]
+            fine &= x == -math.inf or x - after[b] > bound
+    return fine
+
+
+@kernel
+def _pop_may_lose(shape, past, t, r, pop, work, tiny):
+    """Whether a term of A[r; ...] may have underflowed."""
+    Q = shape.states
+    for d in range(Q * shape.symbols):
+        x = past.log_alpha[t - 1, d] + pop[d * Q + r]
+        if x > -math.inf and math.exp(x - work.best_pop[r]) * past.floor[t - 1, d] < tiny:
+            return True
+    return False
+
+
+@kernel
+def _column_may_lose(shape, past, t, r, y, push, replace, work, room, tiny):
+    """Whether a term of the column (t, (r, y)) may have underflowed."""
+    Q, S = shape.states, shape.symbols
+    K, b = Q * S, r * S + y
+    low = t - shape.band if shape.band > 0 else -1
+    for d in range(K):
+        before = past.log_alpha[t - 1, d]
+        if before + push[d * K + b] > -math.inf and work.wpush[d, b] < tiny:
+            return True
+        x = work.wreplace[d, b] * past.floor[t - 1, d]
+        if before + replace[d * K + b] > -math.inf and x < tiny:
+            return True
+    scale = work.epop[b]
+    for k in range(max(low + 1, 0), t - 1):
+        for u in range(Q):
+            a = work.popped[r * room + (k - low) * K + u * S + y]
+            if a > 0 and scale * a * past.floor[k, u * S + y] < tiny:
+                return True
+    return False
+
+
+@kernel
+def log_sum(values):
+    """log sum exp, of nothing but zeros too."""
+    best = values.max()
+    return best + math.log(np.exp(values - best).sum()) if best > -math.inf else -math.inf
+
+
+@kernel
+def _inherited(shape, past, r, y, push, replace, pop, terms):
+    """The log weight at (r, y) of runs that were lost before."""
+    Q, K = shape.states, shape.states * shape.symbols
+    b = r * shape.symbols + y
+    for d in range(K):
+        terms[d] = past.lost[d] + push[d * K + b]
+        terms[K + d] = past.lost[d] + replace[d * K + b]
+        terms[2 * K + d] = past.lost[d] + pop[d * Q + r]
+    return log_sum(terms)
+
+
+@kernel
+def lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit, strict):
+    """Update `past.lost`. Returns False if more than e^limit of all mass may be lost.
+
+    With `strict`, of the mass of some configuration type. Slow; not needed where `nothing_lost` and
+    nothing was lost before.
+    """
+    Q, S = shape.states, shape.symbols
+    K = Q * S
+    tiny = MARGIN * float(np.finfo(past.chart.dtype).tiny)
+    fresh = math.log(tiny) + math.log((t + 1.0) * K)
+    new = np.full(K, -math.inf)
+    any_new = False
+    for r in range(Q):
+        popped = _pop_may_lose(shape, past, t, r, pop, work, tiny)
+        for y in range(S):
+            b = r * S + y
+            if popped:
+                new[b] = fresh + work.best_pop[r]
+            if past.log_total[t, b] > -math.inf and _column_may_lose(
+                shape, past, t, r, y, push, replace, work, room, tiny
+            ):
+                new[b] = np.logaddexp(new[b], fresh + past.log_total[t, b])
+            any_new |= new[b] > -math.inf
+    if not any_new and past.lost[:K].max() == -math.inf:
+        return True
+    terms = np.empty(3 * K)
+    for r in range(Q):
+        for y in range(S):
+            old = _inherited(shape, past, r, y, push, replace, pop, terms)
+            if old > -math.inf:
+                b = r * S + y
+                new[b] = np.logaddexp(new[b], old) if new[b] > -math.inf else old
+    if norm == -math.inf:
+        return new.max() == -math.inf
+    past.lost[:K] = new - norm
+    if strict:
+        for b in range(K):
+            if new[b] > -math.inf and not new[b] - past.log_total[t, b] <= limit:
+                return False
+    return log_sum(past.lost[:K]) <= limit

@@ -1,0 +1,1 @@
+"""The nondeterministic stack in plain torch, for any device."""

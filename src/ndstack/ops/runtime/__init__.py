@@ -1,0 +1,1 @@
+"""What all operations share: compiling, threads, vectors, addresses, exponentials."""

@@ -1,0 +1,105 @@
+"""Compiled products of small vectors and matrices, and the layer that drives a stack."""
+
+import numpy as np
+
+from ndstack.ops.runtime.compiling import compiler
+
+_compiled = compiler(nogil=True, fastmath={"contract"})
+_summing = compiler(nogil=True, fastmath={"reassoc", "contract", "nsz"})
+
+
+@_summing
+def dot(a, b):  # type: ignore[no-untyped-def]
+    """sum_j a[j] b[j]; b may be longer."""
+    total = a.dtype.type(0)
+    for j in range(a.size):
+        total += a[j] * b[j]
+    return total
+
+
+@_compiled
+def copy(values, result):  # type: ignore[no-untyped-def]
+    """result = values, which may be longer. Compiled, `result[:] = values` takes six times as long."""
+    for j in range(result.size):
+        result[j] = values[j]
+
+
+@_compiled
+def add_scaled(factor, values, result):  # type: ignore[no-untyped-def]
+    """result += factor values; `values` may be longer."""
+    for j in range(result.size):
+        result[j] += factor * values[j]
+
+
+@_compiled
+def add_product(vector, matrix, result):  # type: ignore[no-untyped-def]
+    """result += vector matrix, of shapes [K], [K, J], [J]; four rows at a time."""
+    whole = vector.size - vector.size % 4
+    for k in range(0, whole, 4):
+        u, v, w, x = vector[k], vector[k + 1], vector[k + 2], vector[k + 3]
+        a, b, c, d = matrix[k], matrix[k + 1], matrix[k + 2], matrix[k + 3]
+        for j in range(result.size):
+            result[j] += u * a[j] + v * b[j] + w * c[j] + x * d[j]
+    for k in range(whole, vector.size):
+        add_scaled(vector[k], matrix[k], result)
+
+
+@_summing
+def add_dots(matrix, vector, result):  # type: ignore[no-untyped-def]
+    """result += matrix vector, of shapes [K, J], [J], [K]; four rows at a time."""
+    whole, none = result.size - result.size % 4, result.dtype.type(0)
+    for k in range(0, whole, 4):
+        a, b, c, d = matrix[k], matrix[k + 1], matrix[k + 2], matrix[k + 3]
+        u = v = w = x = none
+        for j in range(vector.size):
+            u += a[j] * vector[j]
+            v += b[j] * vector[j]
+            w += c[j] * vector[j]
+            x += d[j] * vector[j]
+        result[k] += u
+        result[k + 1] += v
+        result[k + 2] += w
+        result[k + 3] += x
+    for k in range(whole, result.size):
+        result[k] += dot(vector, matrix[k])
+
+
+@_compiled
+def layer(hidden, stride, weight, bias, controls):  # type: ignore[no-untyped-def]
+    """controls = bias + weight hidden, for each row of a batch.
+
+    Shapes, all flat: hidden [B, H] with a stride between rows, weight [C, H], bias [C], controls
+    [B, C].
+    """
+    size = bias.size
+    units = weight.size // size
+    columns = np.empty((units, size), weight.dtype)
+    for c in range(size):
+        for k in range(units):
+            columns[k, c] = weight[c * units + k]
+    for b in range(controls.size // size):
+        row = controls[b * size : (b + 1) * size]
+        copy(bias, row)
+        add_product(hidden[b * stride : b * stride + units], columns, row)
+
+
+@_compiled
+def layer_backward(  # type: ignore[no-untyped-def]
+    hidden, stride, weight, grad_controls, grad_hidden, grad_weight, grad_bias
+):
+    """The adjoint of `layer`; the derivatives, flat too, are overwritten."""
+    size, units = grad_bias.size, weight.size // grad_bias.size
+    batch = grad_controls.size // size
+    rows, grad_rows = weight.reshape(size, units), grad_weight.reshape(size, units)
+    states, turned = np.empty((batch, units), weight.dtype), np.empty((size, batch), weight.dtype)
+    grad_hidden[:] = 0
+    grad_weight[:] = 0
+    for b in range(batch):
+        own = grad_controls[b * size : (b + 1) * size]
+        add_product(own, rows, grad_hidden[b * units : (b + 1) * units])
+        copy(hidden[b * stride :], states[b])
+        for c in range(size):
+            turned[c, b] = own[c]
+    for c in range(size):
+        add_product(turned[c], states, grad_rows[c])
+        grad_bias[c] = turned[c].sum()

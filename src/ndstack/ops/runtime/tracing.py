@@ -1,0 +1,76 @@
+"""What tracers and transforms of torch meet at the operations of stacks.
+
+`torch.compile` calls these operations as they are, between the graphs that it makes of all else: they are
+compiled already, and it must not trace numba's compiler. `torch.export` and `torch.jit` record operations of
+torch alone, and the transforms of `torch.func` need rules that compiled operations do not have: both are told
+so in one line, where there is no version in plain torch.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+import torch
+
+from ndstack.errors import NdstackError
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+_functorch: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
+
+
+def opaque(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """A function that `torch.compile` does not trace, and that `torch.export` and `torch.jit` cannot."""
+
+    @functools.wraps(function)
+    def call(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
+        if torch.compiler.is_dynamo_compiling():
+            from ndstack.ops.runtime import outside_dynamo
+
+            result: _Result = outside_dynamo.call(function, *arguments, **options)
+            return result
+        refuse_recording()
+        return function(*arguments, **options)
+
+    return call
+
+
+def transformed() -> bool:
+    """Whether a transform of `torch.func`, or forward-mode differentiation, is at work."""
+    level: int = getattr(torch.autograd.forward_ad, "_current_level", -1)
+    return _functorch() or level >= 0
+
+
+def refuse_transforms() -> None:
+    """To be called by operations that have no version in plain torch."""
+    if transformed():
+        raise NdstackError(
+            "torch.func (vmap, grad, jvp) and forward-mode derivatives cannot look into the operations of "
+            "nondeterministic stacks; use the batch in place of vmap, and backward() or torch.autograd.grad"
+        )
+
+
+def refuse_recording() -> None:
+    """To be called by what `torch.export` and `torch.jit` cannot record."""
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        refuse("torch.jit.trace")
+    if torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling():
+        refuse("torch.export")
+
+
+def refuse(tool: str) -> NoReturn:
+    """Say no in one line."""
+    raise NdstackError(
+        f"{tool} cannot take a network of ndstack: stacks are compiled operations and states are no tensors; "
+        "use the network as it is, in torch.inference_mode() or with torch.compile, and save() to move it"
+    )
+
+
+class Recordable:
+    """A module that answers `torch.jit.script` in one line."""
+
+    def __prepare_scriptable__(self) -> Any:
+        """What `torch.jit.script` calls first."""
+        refuse("torch.jit.script")

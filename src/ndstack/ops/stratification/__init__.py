@@ -1,0 +1,1 @@
+"""The stratification stack (section 3.3.1)."""

@@ -1,0 +1,141 @@
+"""The compiled stratification stack as differentiable torch operations, for CPU tensors."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ndstack.ops.driving import Gradients, Saved
+from ndstack.ops.runtime.addresses import (
+    KIND,
+    address,
+    array,
+    fresh,
+    optional,
+    optional_rows,
+    room,
+    rows,
+    written,
+    zeros,
+)
+from ndstack.ops.runtime.autograd import refuse_second_derivatives, with_stride
+from ndstack.ops.runtime.threads import over_rows
+from ndstack.ops.stratification import loops as compiled
+from ndstack.ops.stratification import step_loops as single
+
+
+def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """As `ndstack.ops.stratification.naive.step`."""
+    return _Step.apply(elements, actions, vectors)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def forward_drive(
+    elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, limit: int
+) -> tuple[Tensor, Tensor]:
+    """As `ndstack.ops.driving.Kernel` wants it; there is no limit."""
+    (batch, k, width), dtype, units = elements.shape, elements.dtype, hidden.shape[1]
+    new, new_at = fresh(dtype, batch, k + 1, width)
+    reading, reading_at = fresh(dtype, batch, width - 1)
+    single.drive(
+        KIND[dtype], batch, k, width - 1, address(elements, dtype, batch, k, width),
+        *rows(hidden, dtype, batch, units), units,
+        address(weight, dtype, 1 + width, units), address(bias, dtype, 1 + width), reading_at, new_at,
+    )  # fmt: skip
+    return reading, new
+
+
+def backward_drive(saved: Saved, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
+    """As `ndstack.ops.driving.Kernel` wants it."""
+    elements, hidden, weight, bias, new = saved
+    (batch, k, width), dtype, units = elements.shape, elements.dtype, hidden.shape[1]
+    given = ((batch, k, width), (batch, units), (1 + width, units), (1 + width,))
+    grads = [fresh(dtype, *shape) for shape in given]
+    after = (batch, k + 1, width)
+    single.drive_backward(
+        KIND[dtype], batch, k, width - 1, address(elements, dtype, *given[0]),
+        *rows(hidden, dtype, *given[1]), units,
+        address(weight, dtype, *given[2]), address(bias, dtype, *given[3]), address(new, dtype, *after),
+        *optional_rows(grad_reading, dtype, batch, width - 1), optional(grad_new, dtype, *after),
+        *(place for _, place in grads),
+    )  # fmt: skip
+    return grads[0][0], grads[1][0], grads[2][0], grads[3][0]
+
+
+def scan(strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool) -> tuple[Tensor, Tensor]:
+    """As `ndstack.ops.stratification.naive.scan`."""
+    return _Scan.apply(strengths, actions, vectors, logits)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Scan(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool
+    ) -> tuple[Tensor, Tensor]:
+        (lines, total, m), n, dtype = vectors.shape, actions.shape[1], vectors.dtype
+        readings, final = room(dtype, lines, n, m), room(dtype, lines, total)
+        weights, parents = room(dtype, lines, n, 2), room(torch.int32, lines, total)
+        kept, befores = room(dtype, lines, total), room(dtype, lines, n)
+        outputs = (weights, readings, final, parents, kept, befores)
+        over_rows(
+            compiled.scan, lines, n * m * 8, array(strengths, dtype, lines, total - n),
+            array(actions, dtype, lines, n, 2), array(vectors, dtype, lines, total, m), logits,
+            *(written(tensor, tensor.dtype, *tensor.shape) for tensor in outputs),
+        )  # fmt: skip
+        ctx.save_for_backward(weights, vectors, parents, kept, befores)
+        ctx.logits = logits
+        return readings, final
+
+    @staticmethod
+    def backward(ctx: Any, grad_readings: Tensor, grad_final: Tensor) -> Any:
+        refuse_second_derivatives()
+        weights, vectors, *record = ctx.saved_tensors
+        (lines, n, _), (_, total, m), dtype = weights.shape, vectors.shape, vectors.dtype
+        grad_strengths, grad_actions = room(dtype, lines, total - n), room(dtype, lines, n, 2)
+        grad_vectors = zeros(dtype, lines, total, m)
+        over_rows(
+            compiled.scan_backward, lines, n * m * 16,
+            array(weights, dtype, lines, n, 2), array(vectors, dtype, lines, total, m), ctx.logits,
+            array(record[0], torch.int32, lines, total), array(record[1], dtype, lines, total),
+            array(record[2], dtype, lines, n),
+            array(grad_readings, dtype, lines, n, m), array(grad_final, dtype, lines, total),
+            written(grad_strengths, dtype, lines, total - n), written(grad_actions, dtype, lines, n, 2),
+            written(grad_vectors, dtype, lines, total, m),
+        )  # fmt: skip
+        return grad_strengths, grad_actions, grad_vectors, None
+
+
+class _Step(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        elements, actions = elements.contiguous(), with_stride(actions)
+        vectors = with_stride(vectors)
+        (batch, k, width), dtype = elements.shape, elements.dtype
+        new, new_at = fresh(dtype, batch, k + 1, width)
+        reading, reading_at = fresh(dtype, batch, width - 1)
+        single.step(
+            KIND[dtype], batch, k, width - 1, address(elements, dtype, batch, k, width),
+            *rows(actions, dtype, batch, 2), *rows(vectors, dtype, batch, width - 1),
+            reading_at, new_at,
+        )  # fmt: skip
+        ctx.save_for_backward(elements, actions, new)
+        ctx.set_materialize_grads(False)
+        return reading, new
+
+    @staticmethod
+    def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
+        refuse_second_derivatives()
+        elements, actions, new = ctx.saved_tensors
+        (batch, k, width), dtype = elements.shape, elements.dtype
+        shapes, after = ((batch, k, width), (batch, 2), (batch, width - 1)), (batch, k + 1, width)
+        grads = [fresh(dtype, *shape) for shape in shapes]
+        if grad_reading is not None:
+            grad_reading = with_stride(grad_reading)
+        if grad_new is not None:
+            grad_new = grad_new.contiguous()
+        single.step_backward(
+            KIND[dtype], batch, k, width - 1, address(elements, dtype, *shapes[0]),
+            *rows(actions, dtype, *shapes[1]), address(new, dtype, *after),
+            *optional_rows(grad_reading, dtype, *shapes[2]), optional(grad_new, dtype, *after),
+            *(place for _, place in grads),
+        )  # fmt: skip
+        return tuple(grad for grad, _ in grads)

@@ -1,0 +1,256 @@
+"""Compiled loops of the stratification stack (section 3.3.1), used by `stratification_cpu`.
+
+An element whose strength has reached 0 never counts again, and elements lose strength from the
+top down, so those that still count form a true stack. A scan keeps it as a chain: `parent[i]` is
+the element on which i was laid, fixed for good. Undoing a step on the way back takes one number a
+step, the strength that the element left half eaten had before; so memory is linear in n, and so is
+time, but for the elements within the top slice of thickness 1 that each reading looks at.
+
+At a tie max(0, x) has derivative 0 and min(a, b) gives half to each, as `torch.relu` and
+`torch.minimum` do.
+
+Elements that no longer count are passed over. By the equations they count with weight 0, which matters where
+a number has no meaning: 0 nan is nan. So what the elements so far contribute in this way is kept beside them,
+`base`, and an action that is nan makes all of it nan, and all strengths.
+"""
+
+import numpy as np
+
+from ndstack.ops.runtime.compiling import compiler
+from ndstack.ops.runtime.exponentials import tanh_each
+from ndstack.ops.runtime.products import add_scaled, dot
+
+_compiled = compiler(nogil=True)
+
+
+@_compiled
+def _add_to_base(vector, base):  # type: ignore[no-untyped-def]
+    """base += 0 v: nan where v is not finite."""
+    for j in range(base.size):
+        base[j] += 0 * vector[j]
+
+
+@_compiled
+def _finite(values):  # type: ignore[no-untyped-def]
+    """Whether all numbers of an array of one dimension are finite."""
+    found = True
+    for j in range(values.size):
+        found &= abs(values[j]) < np.inf
+    return found
+
+
+@_compiled
+def _known(values):  # type: ignore[no-untyped-def]
+    """Whether no number of an array of one dimension is nan."""
+    found = True
+    for j in range(values.size):
+        found &= values[j] == values[j]
+    return found
+
+
+@_compiled
+def _read(top, parent, strength, vectors, base, reading):  # type: ignore[no-untyped-def]
+    """r = sum_i min(s[i], max(0, 1 - sum_{j>i} s[j])) v[i], from the top down."""
+    one = strength.dtype.type(1)
+    above = strength.dtype.type(0)
+    reading[:] = base
+    i = top
+    while i >= 0 and above < one:
+        weight = min(strength[i], one - above)
+        add_scaled(weight, vectors[i], reading)
+        above += strength[i]
+        i = parent[i]
+
+
+@_compiled
+def _read_backward(  # type: ignore[no-untyped-def]
+    top, parent, strength, vectors, grad_reading, grad_strength, grad_vectors
+):
+    """The adjoint of `_read`, added to `grad_strength` and `grad_vectors`."""
+    one = strength.dtype.type(1)
+    above = strength.dtype.type(0)
+    i = top
+    while i >= 0 and above < one:
+        room = one - above
+        weight = min(strength[i], room)
+        add_scaled(weight, grad_reading, grad_vectors[i])
+        grad = dot(grad_reading, vectors[i])
+        if strength[i] == room:
+            grad /= 2
+        if strength[i] <= room:
+            grad_strength[i] += grad
+        if strength[i] >= room:
+            k = top
+            while k != i:
+                grad_strength[k] -= grad
+                k = parent[k]
+        above += strength[i]
+        i = parent[i]
+
+
+@_compiled
+def _pop(amount, top, parent, strength):  # type: ignore[no-untyped-def]
+    """s'[i] = max(0, s[i] - max(0, pop - sum_{j>i} s[j])), from the top down.
+
+    Returns the new top, -1 if there is none, and its strength before. Elements above it keep the
+    strength they had when they were removed.
+    """
+    zero = strength.dtype.type(0)
+    above = zero
+    i = top
+    while i >= 0:
+        eaten = max(zero, amount - above)
+        if strength[i] > eaten:
+            before = strength[i]
+            strength[i] = before - eaten
+            return i, before
+        above += strength[i]
+        i = parent[i]
+    return -1, zero
+
+
+@_compiled
+def _pop_backward(  # type: ignore[no-untyped-def]
+    amount, old_top, new_top, before, parent, strength, grad_strength
+):
+    """Undo `_pop` and return the derivative by its amount; `grad_strength` becomes that before."""
+    above = strength.dtype.type(0)
+    i = old_top
+    while i != new_top:
+        above += strength[i]
+        i = parent[i]
+    grad = strength.dtype.type(0)
+    if new_top >= 0:
+        strength[new_top] = before
+        if amount > above:
+            grad = grad_strength[new_top]
+    i = old_top
+    while i != new_top:
+        grad_strength[i] = grad
+        i = parent[i]
+    return -grad
+
+
+@_compiled
+def _load(strengths, parent, strength):  # type: ignore[no-untyped-def]
+    """Chain up the elements that count, and the last one in any case; returns the top."""
+    top = -1
+    for i in range(strengths.size):
+        strength[i] = strengths[i]
+        if strengths[i] > 0 or i == strengths.size - 1:
+            parent[i] = top
+            top = i
+    return top
+
+
+@_compiled
+def _begin(strengths, vectors, base):  # type: ignore[no-untyped-def]
+    """The base of the elements to start from; returns whether their strengths have a meaning."""
+    base[:] = 0
+    for i in range(strengths.size):
+        _add_to_base(vectors[i], base)
+    clean = _known(strengths)
+    if not clean:
+        base[:] = np.nan
+    return clean
+
+
+@_compiled
+def _unload(top, parent, strength, clean, final):  # type: ignore[no-untyped-def]
+    """The strengths of all elements, in the end."""
+    final[:] = 0 if clean else np.nan
+    while top >= 0 and clean:
+        final[top] = strength[top]
+        top = parent[top]
+
+
+@_compiled
+def _meaningful(weights, vectors, kept):  # type: ignore[no-untyped-def]
+    """Whether all numbers of a row have a meaning, so that it has derivatives."""
+    found = _known(kept)
+    for t in range(weights.shape[0]):
+        found &= _known(weights[t])
+    for i in range(vectors.shape[0]):
+        found &= _finite(vectors[i])
+    return found
+
+
+@_compiled
+def _sigmoid(x):  # type: ignore[no-untyped-def]
+    one = type(x)(1)
+    return one / (one + np.exp(-x))
+
+
+@_compiled
+def scan(  # type: ignore[no-untyped-def]
+    first, last, strengths, actions, vectors, logits,
+    weights, readings, final, parents, kept, befores,
+):  # fmt: skip
+    """All steps of the rows first..last-1, one row a stack.
+
+    Shapes: strengths [N, k], actions and weights (push, pop) [N, n, 2], vectors [N, k+n, m],
+    readings [N, n, m], final, parents and kept [N, k+n], befores [N, n].
+    """
+    start, n = strengths.shape[1], actions.shape[1]
+    base = np.empty(vectors.shape[2], vectors.dtype)
+    for row in range(first, last):
+        parent, strength = parents[row], kept[row]
+        top = _load(strengths[row], parent, strength)
+        clean = _begin(strengths[row], vectors[row], base)
+        for t in range(n):
+            for a in range(2):
+                action = actions[row, t, a]
+                weights[row, t, a] = _sigmoid(action) if logits else action
+            top, befores[row, t] = _pop(weights[row, t, 1], top, parent, strength)
+            i = start + t
+            parent[i], strength[i] = top, weights[row, t, 0]
+            top = i
+            _add_to_base(vectors[row, i], base)
+            if not _known(weights[row, t]):
+                clean = False
+                base[:] = np.nan
+            _read(top, parent, strength, vectors[row], base, readings[row, t])
+        _unload(top, parent, strength, clean, final[row])
+
+
+@_compiled
+def scan_backward(  # type: ignore[no-untyped-def]
+    first, last, weights, vectors, logits, parents, kept, befores, grad_readings, grad_final,
+    grad_strengths, grad_actions, grad_vectors,
+):  # fmt: skip
+    """The adjoint of `scan`, added to `grad_vectors`; the rest is overwritten."""
+    n = weights.shape[1]
+    start = vectors.shape[1] - n
+    strength = np.empty(start + n, vectors.dtype)
+    grad = np.empty(start + n, vectors.dtype)
+    for row in range(first, last):
+        if not _meaningful(weights[row], vectors[row], kept[row]):
+            grad_actions[row] = np.nan
+            grad_vectors[row] = np.nan
+            grad_strengths[row] = np.nan
+            continue
+        parent = parents[row]
+        strength[:] = kept[row]
+        grad[:] = grad_final[row]
+        for t in range(n - 1, -1, -1):
+            i = start + t
+            _read_backward(i, parent, strength, vectors[row], grad_readings[row, t], grad, grad_vectors[row])
+            grad_actions[row, t, 0] = grad[i]
+            grad_actions[row, t, 1] = _pop_backward(
+                weights[row, t, 1], i - 1, parent[i], befores[row, t], parent, strength, grad
+            )
+            if logits:
+                for a in range(2):
+                    grad_actions[row, t, a] *= weights[row, t, a] * (1 - weights[row, t, a])
+        for i in range(start):
+            gone = strength[i] == 0 and i < start - 1
+            grad_strengths[row, i] = 0 if gone else grad[i]
+
+
+@_compiled
+def _squashed(values, squash, vector):  # type: ignore[no-untyped-def]
+    """The vector to push, squashed or as given."""
+    for j in range(vector.size):
+        vector[j] = values[j]
+    if squash:
+        tanh_each(vector)

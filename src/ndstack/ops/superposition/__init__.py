@@ -1,0 +1,1 @@
+"""The superposition stack (section 3.3.2)."""
