@@ -28,7 +28,7 @@ def is_linear(layer: torch.nn.Module) -> TypeGuard[torch.nn.Linear]:
 
 
 def is_recurrent(controller: torch.nn.Module, inputs: int, units: int, layers: int) -> bool:
-    """Whether it is a recurrent network of torch of these sizes, as `ndstack.nn.controllers` makes them."""
+    """Whether it is a recurrent network of torch of these sizes, as `make_controller` makes them."""
     if _class(controller) not in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN) or hooked(controller):
         return False
     assert isinstance(controller, torch.nn.RNNBase)
