@@ -83,8 +83,8 @@ def run(
     hidden, readings, last, actions, vectors, *links = go(
         call, inputs, *weights, *first, vectors, *memory[6:]
     )
-    place.filled.time = place.time + inputs.shape[1]
-    after = dataclasses.replace(place, time=place.filled.time)
+    after = dataclasses.replace(place, time=place.time + inputs.shape[1])
+    place.filled.reached(after.time)
     memory = (*memory[:6], *links)
     return Driven(hidden, readings, last, actions, vectors, sure[0], memory, after)
 

@@ -48,6 +48,7 @@ class Pass:
         self.columns = zeros(tape.dtype, tape.batch, at.size)
         self.alpha = zeros(tape.dtype, tape.batch, at.ends)
         self.invalid = np.zeros(tape.batch, np.uint8)
+        self._to_invalidate: list[tuple[int, npt.NDArray[np.uint8]]] = []
         self.table: Any = None
 
     def begin_at(self, end: int) -> None:
@@ -101,7 +102,17 @@ class Pass:
         if alpha is not None:
             end = (time + 2) * at.kinds
             self.alpha[:, :end] += alpha[:, :end]
-            self.invalid |= array(alpha[:, 0].isnan(), torch.bool, self.tape.batch)
+            self._to_invalidate.append((time, array(alpha[:, 0].isnan(), torch.bool, self.tape.batch)))
+
+    def reach_back_to(self, time: int) -> None:
+        """Mark sequences as invalid whose derivatives with respect to the chart of this time, or a
+        later one, are nan.
+
+        Steps after the time of such a chart are no part of what was computed from it.
+        """
+        for end, rows in self._to_invalidate:
+            if end >= time:
+                self.invalid |= rows
 
 
 class Tape:
@@ -251,6 +262,7 @@ class _Advance(torch.autograd.Function):
         run = tape.current()
         if run.table is None:
             run.begin_at(start + steps)
+        run.reach_back_to(start + steps)
         dtype, kinds, at = tape.dtype, tape.layout.kinds, tape.reach(start, steps)
         grads, leading = room(dtype, *actions.shape), (tape.batch, *actions.shape[1:-1])
         given, span = (*leading, tape.layout.actions), (*leading, kinds, start + steps + 1)
@@ -287,6 +299,7 @@ class _Enclose(torch.autograd.Function):
         refuse_second_derivatives()
         tape: Tape = ctx.tape
         run = tape.current()
+        run.reach_back_to(tape.begin)
         if run.table is not None:
             step_loops.finish(tape.kind, tape.reach(tape.begin, 0), run.at, 0, tape.batch)
         tape.forget()
