@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndstack.analysis.run import Names
+from ndstack.analysis.stack_run import Names
 from ndstack.analysis.stack_trace import Caught, StackTrace, stack_traces, to_numpy
-from ndstack.analysis.weights import Floats
+from ndstack.analysis.transition_weights import Floats
 from ndstack.errors import NdstackError
 from ndstack.grammars.grammar import Word
 from ndstack.languages.language import Language, Lengths

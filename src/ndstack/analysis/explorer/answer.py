@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ndstack.analysis.explorer.desk import Check, wanted
-from ndstack.analysis.explorer.stacks import flows
-from ndstack.analysis.run import ACTIONS, Run
-from ndstack.analysis.runs import Runs
+from ndstack.analysis.explorer.requests import Check, always_wanted
+from ndstack.analysis.explorer.stack_flows import flows
 from ndstack.analysis.source import Source
-from ndstack.analysis.stack_graph import StackGraph, StackProbability, most_probable_stacks, stack_graph
+from ndstack.analysis.stack_run import ACTIONS, StackRun
+from ndstack.analysis.stack_runs import StackRuns
 from ndstack.analysis.stack_trace import StackTrace
+from ndstack.analysis.stack_wfa import (
+    StackProbability,
+    StackWFAMarginals,
+    most_probable_stacks,
+    stack_wfa_marginals,
+)
 from ndstack.analysis.trace import BOS, Trace
 from ndstack.nn.proofs.recognition import Recognizer
 
@@ -32,7 +37,9 @@ SEARCH = 500_000
 """Multiplications in search of the most probable stacks, at each time."""
 
 
-def view(source: Source, word: tuple[str, ...], trace: Trace | None = None, check: Check = wanted) -> Json:
+def answer(
+    source: Source, word: tuple[str, ...], trace: Trace | None = None, check: Check = always_wanted
+) -> Json:
     """What the page needs to show a model reading a string, for `json.dumps`.
 
     Args:
@@ -88,7 +95,7 @@ def _stack(trace: StackTrace, check: Check) -> Json:
     }
 
 
-def _automaton(runs: Runs, check: Check) -> Json:
+def _automaton(runs: StackRuns, check: Check) -> Json:
     """The runs of a nondeterministic stack: posteriors, the best ones, and what there is at each time."""
     weights = runs.weights
     alive = runs.log_weight > -math.inf
@@ -107,7 +114,7 @@ def _automaton(runs: Runs, check: Check) -> Json:
     }
 
 
-def _run(run: Run) -> Json:
+def _run(run: StackRun) -> Json:
     """A run; a move is [action, state, symbol, state after it, symbol pushed or None]."""
     leaves = iter(range(1, len(run.moves) + 1))
     moves = [[ACTIONS.index(m.action), m.state, m.symbol, m.target, m.pushed] for m in run.moves]
@@ -125,7 +132,7 @@ def _tree(tree: Tree, leaves: Any) -> Json:
     return {"label": tree.label(), "children": children}
 
 
-def _times(runs: Runs, check: Check) -> list[Json]:
+def _times(runs: StackRuns, check: Check) -> list[Json]:
     """The most probable stacks and the stack WFA at each time, from 0 on."""
     found: list[Json] = []
     before: list[StackProbability] = []
@@ -139,14 +146,14 @@ def _times(runs: Runs, check: Check) -> list[Json]:
                     [one.state, list(one.stack), _short(one.probability), one.whole] for one in stacks
                 ],
                 "flows": [[i, j, _short(p)] for i, j, p in flows(runs, time, before, stacks)] if time else [],
-                **_graph(stack_graph(now, most=EDGES)),
+                **_graph(stack_wfa_marginals(now, most=EDGES)),
             }
         )
         before = stacks
     return found
 
 
-def _graph(graph: StackGraph) -> Json:
+def _graph(graph: StackWFAMarginals) -> Json:
     """Nodes [time, state, symbol, probability] and edges [from, to, symbol, log weight, probability]."""
     number = {node: place for place, node in enumerate(graph.nodes)}
     edges = [

@@ -81,7 +81,7 @@ class Element:
 
 
 @dataclass(frozen=True)
-class Configuration:
+class StackConfiguration:
     """A state and a stack, bottom first, after some number of steps."""
 
     time: int
@@ -94,7 +94,7 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Run:
+class StackRun:
     """One run: a transition for each step.
 
     Attributes:
@@ -115,10 +115,10 @@ class Run:
         return math.exp(self.log_probability)
 
     @cached_property
-    def configurations(self) -> tuple[Configuration, ...]:
+    def configurations(self) -> tuple[StackConfiguration, ...]:
         """Before the first step and after each."""
         stack: tuple[Element, ...] = (Element(0, 0),)
-        found = [Configuration(0, 0, stack)]
+        found = [StackConfiguration(0, 0, stack)]
         for move in self.moves:
             if move.action == "push":
                 assert move.pushed is not None
@@ -128,7 +128,7 @@ class Run:
                 stack = (*stack[:-1], Element(move.pushed, stack[-1].pushed))
             else:
                 stack = stack[:-1]
-            found.append(Configuration(move.time, move.target, stack))
+            found.append(StackConfiguration(move.time, move.target, stack))
         return tuple(found)
 
     def stacks(self) -> list[tuple[str, ...]]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndstack.errors import LanguageError
-from ndstack.grammars.binary import Step, binarise
+from ndstack.grammars.binarization import Step, binarise
 from ndstack.grammars.grammar import Nonterminal, Rule, WeightedCFG
 from ndstack.grammars.trees import leaves, tree_of_derivation
 

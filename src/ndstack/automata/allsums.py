@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 
 from ndstack.automata.pda import PDA
-from ndstack.automata.triples import find_grammar, to_grammar
+from ndstack.automata.triple_construction import find_grammar, to_grammar
 from ndstack.errors import AutomatonError
-from ndstack.grammars.fixed_point import allsum as allsum_of_grammar
+from ndstack.grammars.fixed_point import total_weight
 from ndstack.grammars.inside import log_inside
 
 
@@ -18,14 +18,14 @@ def allsum(pda: PDA) -> float:
     """
     _check_weighted(pda)
     grammar = find_grammar(pda)
-    return 0.0 if grammar is None else allsum_of_grammar(grammar)
+    return 0.0 if grammar is None else total_weight(grammar)
 
 
 def log_probability(pda: PDA, word: Sequence[str]) -> float:
     """log p(w), where p(w) = ψ(P, w) / ψ(P), for any weighted PDA, with or without ε-transitions."""
     _check_weighted(pda)
     grammar = to_grammar(pda)
-    return log_inside(grammar, word) - math.log(allsum_of_grammar(grammar))
+    return log_inside(grammar, word) - math.log(total_weight(grammar))
 
 
 def _check_weighted(pda: PDA) -> None:

@@ -1,7 +1,7 @@
 """All runs of the differentiable WPDA on one sequence: best, sampled, posteriors, entropy (section 11.2.1).
 
-Runs are taken apart from the end (`ndstack.analysis.chart`): by the greatest terms of the Viterbi chart, or
-by chance with the terms of the log chart as probabilities.
+A run is decomposed from its end (`ndstack.analysis.derivation_chart`): by the greatest terms of the Viterbi
+chart, or by chance with the terms of the log chart as probabilities.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from ndstack.analysis.chart import Chart, Item
-from ndstack.analysis.run import Move, Run
-from ndstack.analysis.weights import Floats, Posterior, Weights, shares
+from ndstack.analysis.derivation_chart import DerivationChart, Item
+from ndstack.analysis.stack_run import Move, StackRun
+from ndstack.analysis.transition_weights import Floats, Posterior, TransitionWeights, shares
 from ndstack.errors import NdstackError
-from ndstack.grammars.lengths import Random
+from ndstack.grammars.length_sampling import Random
 
 Linked = tuple[Any, Any] | None
 """A list that shares its tail with others: first and rest."""
 
 
-class Runs:
+class StackRuns:
     """The runs of one sequence that end at some time in some configuration types; by default, all.
 
     Attributes:
@@ -34,18 +34,18 @@ class Runs:
         end: the configuration types (state, symbol) in which they end, or None for any.
     """
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: TransitionWeights) -> None:
         self.weights = weights
         self.time = weights.steps
         self.end: frozenset[tuple[int, int]] | None = None
-        self.chart = Chart(weights)
+        self.chart = DerivationChart(weights)
 
-    def at(self, time: int | None = None, end: Iterable[tuple[int, int]] | None = None) -> Runs:
+    def at(self, time: int | None = None, end: Iterable[tuple[int, int]] | None = None) -> StackRuns:
         """The runs on a prefix, with any end or one of those given; the charts are shared."""
         time = self.time if time is None else time
         if not 0 <= time <= self.weights.steps:
             raise NdstackError(f"time {time} given, expected 0 to {self.weights.steps}, the number of steps")
-        found = Runs.__new__(Runs)
+        found = StackRuns.__new__(StackRuns)
         found.weights, found.chart, found.time = self.weights, self.chart, time
         found.end = None if end is None else frozenset(end)
         for state, symbol in found.end or ():
@@ -53,7 +53,7 @@ class Runs:
                 raise NdstackError(f"the automaton has no configuration type {(state, symbol)}")
         return found
 
-    def accepting(self) -> Runs:
+    def accepting(self) -> StackRuns:
         """The runs to the same time that accept."""
         if self.weights.accept is None:
             raise NdstackError("the model has no accept states; only compiled recognisers do")
@@ -93,18 +93,18 @@ class Runs:
             raise NdstackError(f"there are about 10^{log / math.log(10):.0f} runs, more than a float holds")
         return round(math.exp(log))
 
-    def best(self) -> Run:
+    def best(self) -> StackRun:
         """The run of greatest weight (Viterbi)."""
         found = next(self.in_order(), None)
         if found is None:
             raise NdstackError(f"no run survives to time {self.time} with the end asked for")
         return found
 
-    def k_best(self, k: int) -> list[Run]:
+    def k_best(self, k: int) -> list[StackRun]:
         """The k runs of greatest weight, the greatest first; all of them if there are fewer."""
         return list(itertools.islice(self.in_order(), k))
 
-    def in_order(self) -> Iterator[Run]:
+    def in_order(self) -> Iterator[StackRun]:
         """All runs, the greatest weight first.
 
         A best-first search over partial derivations. What an open item can still gain is known from the
@@ -136,7 +136,7 @@ class Runs:
             new = leaves if leaf is None else (leaf, leaves)
             heapq.heappush(heap, (negative, next(number), rest, new, 0))
 
-    def sample(self, count: int, rng: Random) -> list[Run]:
+    def sample(self, count: int, rng: Random) -> list[StackRun]:
         """Runs drawn from the posterior, independently; `rng` is a numpy Generator or a `random.Random`."""
         total = self.log_weight
         if total == -math.inf:
@@ -165,13 +165,15 @@ class Runs:
     @cached_property
     def posterior(self) -> Posterior:
         """The posterior probability of every transition at every step."""
-        from ndstack.analysis.chart_numba import outside
+        from ndstack.analysis.chart_loops import transition_posteriors
 
         n, w = self.time, self.weights
         _, replace, pop = w.flat()
         gamma, alpha, share = (part[: n + 2] for part in self.chart.sums)
         ends = self.ends.reshape(-1)
-        push, replace, pop = outside(replace[:n], pop[:n], *self.chart.setting(), gamma, alpha, share, ends)
+        push, replace, pop = transition_posteriors(
+            replace[:n], pop[:n], *self.chart.setting(), gamma, alpha, share, ends
+        )
         Q, S = w.states, w.symbols
         return Posterior(push.reshape(n, Q, S, Q, S), replace.reshape(n, Q, S, Q, S), pop.reshape(n, Q, S, Q))
 
@@ -187,7 +189,7 @@ class Runs:
             expected += float(shares[used] @ logs[used])
         return max(0.0, total - expected)
 
-    def _run(self, leaves: Linked, total: float) -> Run:
+    def _run(self, leaves: Linked, total: float) -> StackRun:
         w, moves = self.weights, []
         while leaves is not None:
             (time, action, source, target), leaves = leaves
@@ -199,7 +201,7 @@ class Runs:
                 moves.append(Move(time, action, q, x, r, y, float(table[time - 1, q, x, r, y])))
         moves.sort(key=lambda move: move.time)
         weight = math.fsum(move.log_weight for move in moves)
-        return Run(tuple(moves), w.names, weight, weight - total)
+        return StackRun(tuple(moves), w.names, weight, weight - total)
 
 
 def _settle(open_: Linked, leaves: Linked) -> tuple[Linked, Linked]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ndstack.analysis.runs import Runs
-from ndstack.analysis.stack_graph import StackProbability
-from ndstack.analysis.weights import Weights
+from ndstack.analysis.stack_runs import StackRuns
+from ndstack.analysis.stack_wfa import StackProbability
+from ndstack.analysis.transition_weights import TransitionWeights
 
 Flow = tuple[int, int, float]
 """The number of a stack before a step, that of one after it, and the probability of both."""
 
 
 def flows(
-    runs: Runs, time: int, before: Sequence[StackProbability], after: Sequence[StackProbability]
+    runs: StackRuns, time: int, before: Sequence[StackProbability], after: Sequence[StackProbability]
 ) -> list[Flow]:
     """How probable it is that a run has one of these stacks before step `time` and one of those after it.
 
@@ -35,7 +35,9 @@ def flows(
     return found
 
 
-def _log_transition(weights: Weights, step: int, old: StackProbability, new: StackProbability) -> float:
+def _log_transition(
+    weights: TransitionWeights, step: int, old: StackProbability, new: StackProbability
+) -> float:
     """The log weight of the transition from one stack to another; -inf if there is none."""
     rest, top = old.stack[:-1], old.stack[-1]
     if new.stack == rest:

@@ -8,7 +8,7 @@ import hashlib
 import json
 from importlib.resources import files
 
-from ndstack.analysis.explorer.view import Json
+from ndstack.analysis.explorer.answer import Json
 
 SCRIPTS = ("core.js", "timeline.js", "wfa.js", "stacks.js", "bars.js", "tree.js", "app.js")
 TYPES = {"style.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
@@ -25,7 +25,7 @@ def saved_page(view: Json, place: dict[str, int]) -> str:
     """The page with one view in it, in one file that fetches nothing.
 
     Args:
-        view: what `ndstack.analysis.explorer.view` made.
+        view: what `ndstack.analysis.explorer.answer` made.
         place: where to open it: time `t`, number of the `stack`, number of the `run`.
     """
     page = asset("index.html")

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ndstack.analysis.runs import Runs
+from ndstack.analysis.stack_runs import StackRuns
 from ndstack.automata import ROOT, Edge, Node, StackWFA
 from ndstack.semirings import LOG
 
 
 @dataclass(frozen=True, eq=False)
-class StackGraph:
+class StackWFAMarginals:
     """The stack WFA at one time, only what lies on a path to an end that counts.
 
     Attributes:
@@ -27,7 +27,7 @@ class StackGraph:
     edges: tuple[float, ...]
 
 
-def stack_graph(runs: Runs, least: float = 0.0, most: int | None = None) -> StackGraph:
+def stack_wfa_marginals(runs: StackRuns, least: float = 0.0, most: int | None = None) -> StackWFAMarginals:
     """The stack WFA at `runs.time`, for the ends that `runs` have.
 
     Args:
@@ -35,7 +35,7 @@ def stack_graph(runs: Runs, least: float = 0.0, most: int | None = None) -> Stac
         least: leave out nodes and edges whose probability is not above this.
         most: how many edges there may be; then the most probable paths are kept, each of them whole.
     """
-    from ndstack.analysis.stack_graph_numba import on_path
+    from ndstack.analysis.stack_wfa_loops import on_path
 
     gamma, _, share = runs.chart.sums
     names, S, t = runs.weights.names, runs.weights.symbols, runs.time
@@ -61,7 +61,7 @@ def stack_graph(runs: Runs, least: float = 0.0, most: int | None = None) -> Stac
         reached[0, 0] = reached[1, 0]
     nodes = {node(*place): float(reached[place]) for place in sorted(touched)}
     accept = frozenset(one for one in nodes if one.time == t)
-    return StackGraph(StackWFA(LOG, tuple(nodes), tuple(edges), accept, t), nodes, tuple(shares))
+    return StackWFAMarginals(StackWFA(LOG, tuple(nodes), tuple(edges), accept, t), nodes, tuple(shares))
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class StackProbability:
 
 
 def most_probable_stacks(
-    runs: Runs, k: int, limit: int = 100_000_000, *, parts: bool = False
+    runs: StackRuns, k: int, limit: int = 100_000_000, *, parts: bool = False
 ) -> list[StackProbability]:
     """The k most probable pairs of state and stack at `runs.time`, most probable first.
 
@@ -90,7 +90,7 @@ def most_probable_stacks(
     distribution is so flat that this takes more than `limit` multiplications, the list is shorter; with
     `parts`, it is then filled up with the most probable upper parts of the other stacks.
     """
-    from ndstack.analysis.stack_graph_numba import search_stacks
+    from ndstack.analysis.stack_wfa_loops import search_stacks
 
     share, S = runs.chart.sums[2], runs.weights.symbols
     found = search_stacks(share, runs.ends.reshape(-1), runs.time, S, runs.weights.bottom_fix, k, limit)

@@ -32,11 +32,11 @@ class TooManyError(NdstackError):
     """A request that comes when too many wait."""
 
 
-def wanted() -> None:
+def always_wanted() -> None:
     """The check of a request that is always wanted."""
 
 
-class Desk:
+class RequestQueue:
     """Takes requests in."""
 
     def __init__(self, workers: int = WORKERS, waiting: int = WAITING) -> None:
@@ -46,7 +46,7 @@ class Desk:
         self._newest: OrderedDict[str, int] = OrderedDict()
         self._closed = False
 
-    def arrive(self, page: str | None) -> Check:
+    def register(self, page: str | None) -> Check:
         """A new request of a page, which makes those before it unwanted; None for one that stands alone."""
         number = None if page is None else self._count(page)
 
@@ -75,7 +75,7 @@ class Desk:
             return number
 
     @contextlib.contextmanager
-    def turn(self, check: Check) -> Iterator[None]:
+    def working(self, check: Check) -> Iterator[None]:
         """Wait for one of the workers, as long as the request is wanted."""
         if not self._places.acquire(blocking=False):
             raise TooManyError("too many requests are waiting; stop some, or try again in a while")

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ndstack import files
 from ndstack.errors import first_problem
-from ndstack.progress import Advance, unseen
+from ndstack.progress import Advance, no_progress
 from ndstack.text.scoring import Scorer, checked
 from ndstack.text.suites import SuiteError
 
@@ -82,7 +82,7 @@ def evaluate_pairs(
     scorer: Scorer,
     *,
     tokenized: bool = False,
-    progress: Advance = unseen,
+    progress: Advance = no_progress,
 ) -> PairResults:
     """Score pairs of sentences.
 

@@ -1,7 +1,7 @@
 """Compiled walks over the stack WFA, from the top of a stack down.
 
 `share[i + 1, t, a, b]` is the probability, given the configuration type (t, b), that the top symbol stands on
-(i, a), as in `ndstack.analysis.chart`; row 0 is time -1.
+(i, a), as in `ndstack.analysis.derivation_chart`; row 0 is time -1.
 """
 
 import numpy as np

@@ -22,7 +22,7 @@ HEADERS = {
 }
 
 
-class Guard:
+class SecurityMiddleware:
     """Refuses large requests and those of other sites; adds headers that keep the page closed."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -22,7 +22,7 @@ Frame = tuple[str, int, int, int]  # an open bracket: which, in what piece, part
 FLOOR: Frame = ("$", -1, -1, -1)
 
 
-def in_hardest(word: Sequence[str]) -> bool:
+def in_hardest_cfl(word: Sequence[str]) -> bool:
     """Whether a string is in L₀, in quadratic time.
 
     All choices of y's are followed at once, piece by piece, with the stack of open brackets as a graph:
@@ -60,7 +60,7 @@ def _read(
     return tops
 
 
-def homomorphism(grammar: CFG) -> dict[str, str]:
+def hardest_cfl_homomorphism(grammar: CFG) -> dict[str, str]:
     """h for a grammar in Greibach normal form: from terminals to strings over ( ) [ ] $ , ;"""
     if not is_greibach(grammar):
         raise GrammarError("the grammar is not in Greibach normal form; convert it with greibach()")
@@ -87,7 +87,7 @@ def _variables(rule: Rule) -> list[Nonterminal]:
     return [symbol for symbol in rule.right if isinstance(symbol, Nonterminal)]
 
 
-def encode(grammar: CFG, word: Sequence[str]) -> str:
+def hardest_cfl_encoding(grammar: CFG, word: Sequence[str]) -> str:
     """h(w), the string that is in L₀ if and only if w, which is not empty, is in the language."""
-    h = homomorphism(grammar)
+    h = hardest_cfl_homomorphism(grammar)
     return "".join(h.get(symbol, ";") for symbol in word)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ndstack.analysis.run import Move, Run
-from ndstack.analysis.runs import Runs
-from ndstack.analysis.weights import Posterior
+from ndstack.analysis.stack_run import Move, StackRun
+from ndstack.analysis.stack_runs import StackRuns
+from ndstack.analysis.transition_weights import Posterior
 
 COLUMNS = ("step", "read", "action", "posterior", "state", "stack")
 
 
-def summary_lines(runs: Runs) -> Iterator[str]:
+def summary_lines(runs: StackRuns) -> Iterator[str]:
     """How many runs there are, and how sure the automaton is of one."""
     if runs.log_weight == -math.inf:
         yield "no run survives"
@@ -22,7 +22,7 @@ def summary_lines(runs: Runs) -> Iterator[str]:
     yield f"{_number(runs.log_count)}, entropy {entropy:.4f} nats{effective}"
 
 
-def run_lines(run: Run, posterior: Posterior, title: str) -> Iterator[str]:
+def run_lines(run: StackRun, posterior: Posterior, title: str) -> Iterator[str]:
     """A run as a table: what is read and done at each step, with what probability, and the stack after it.
 
     Args:

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ndstack.grammars.binary import binarise
+from ndstack.grammars.binarization import binarise
 from ndstack.grammars.inside import log_inside_chart
-from ndstack.grammars.lengths import LengthTable
+from ndstack.grammars.length_sampling import LengthTable
 
 Floats = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ndstack.analysis.run import Names
+from ndstack.analysis.stack_run import Names
 from ndstack.errors import NdstackError
 
 Floats = NDArray[np.float64]
@@ -16,7 +16,7 @@ MOST_BYTES = 2**31
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class TransitionWeights:
     """The transition weights of a restricted WPDA at every step of one sequence.
 
     Attributes:

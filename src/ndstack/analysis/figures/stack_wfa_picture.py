@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ndstack.analysis.figures.picture import Picture, plain
-from ndstack.analysis.runs import Runs
-from ndstack.analysis.stack_graph import stack_graph
+from ndstack.analysis.stack_runs import StackRuns
+from ndstack.analysis.stack_wfa import stack_wfa_marginals
 from ndstack.automata import ROOT, Edge, Node, StackWFA
-from ndstack.automata import drawing as layout
+from ndstack.automata import stack_wfa_drawing as layout
 from ndstack.errors import NdstackError
 from ndstack.plotting import new_axes
 
@@ -22,7 +22,7 @@ NODE_WIDTH = 104.0
 
 
 def draw_wfa(
-    runs: Runs, *, most: int = MOST_EDGES, weights: bool = True, title: str | None = None
+    runs: StackRuns, *, most: int = MOST_EDGES, weights: bool = True, title: str | None = None
 ) -> Picture:
     """The stack WFA at `runs.time`. Paths from the left to a double box are stacks.
 
@@ -35,7 +35,7 @@ def draw_wfa(
         weights: whether to write the probability at each edge.
         title: of the picture.
     """
-    graph = stack_graph(runs, most=most)
+    graph = stack_wfa_marginals(runs, most=most)
     if not graph.wfa.accept:
         raise NdstackError(f"no run survives to time {runs.time}, so there are no stacks to draw")
     compact = _compact(graph.wfa)

@@ -10,24 +10,24 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 from ndstack.grammars.grammar import PCFG, Nonterminal, Rule, Symbol
-from ndstack.languages.context_free import dyck, padded_reversal
+from ndstack.languages.context_free import dyck_grammar, padded_reversal_grammar
 
 
-def public_dyck(k: int) -> PCFG:
+def public_dyck_grammar(k: int) -> PCFG:
     """Their Dyck language: two or more parts. The public scripts have nesting depth f(39), not f(40)."""
-    return _as_public(dyck(k, nesting=39))
+    return _as_public(dyck_grammar(k, nesting=39))
 
 
-def public_padded_reversal(k: int) -> PCFG:
+def public_padded_reversal_grammar(k: int) -> PCFG:
     """Their padded reversal: at least one symbol before the padding."""
-    return _as_public(padded_reversal(k))
+    return _as_public(padded_reversal_grammar(k))
 
 
 PUBLIC: dict[str, Callable[[int], PCFG]] = {
-    "dyck": public_dyck,
-    "padded-reversal": public_padded_reversal,
+    "dyck": public_dyck_grammar,
+    "padded-reversal": public_padded_reversal_grammar,
 }
-"""The languages of which `get` knows the public version, `dyck(public)`."""
+"""The languages of which `get` knows the public version, `dyck_grammar(public)`."""
 
 
 def _as_public(grammar: PCFG) -> PCFG:

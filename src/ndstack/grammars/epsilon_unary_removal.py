@@ -20,7 +20,7 @@ from ndstack.grammars.grammar import (
     Nonterminal,
     Rule,
     WeightedCFG,
-    fresh,
+    fresh_nonterminal,
     trim,
 )
 
@@ -46,7 +46,7 @@ def remove_epsilon(grammar: CFG) -> CFG:
     if grammar.start_is_isolated():
         rules = [replace(r, weight=r.weight * keep[start]) if r.left == start else r for r in rules]
     else:
-        start = fresh(grammar.start.name, grammar.nonterminals)
+        start = fresh_nonterminal(grammar.start.name, grammar.nonterminals)
         rules.insert(0, Rule(start, (grammar.start,), keep[grammar.start]))
     return _build(grammar, [*rules, Rule(start, (), weight)], start)
 
@@ -86,7 +86,7 @@ def _split_long_rules(grammar: CFG) -> CFG:
         nullable = [i for i, s in enumerate(rule.right) if isinstance(s, Nonterminal) and null[s] > 0]
         while len(nullable) > MOST_NULLABLE:
             cut = nullable[MOST_NULLABLE - 1]
-            tail = fresh(f"{rule.left}", taken)
+            tail = fresh_nonterminal(f"{rule.left}", taken)
             taken.add(tail)
             rules.append(replace(rule, right=(*rule.right[:cut], tail)))
             rule = Rule(tail, rule.right[cut:])

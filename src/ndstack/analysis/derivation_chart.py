@@ -19,8 +19,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ndstack.analysis.run import Action
-from ndstack.analysis.weights import Floats, Weights
+from ndstack.analysis.stack_run import Action
+from ndstack.analysis.transition_weights import Floats, TransitionWeights
 
 Item = tuple[int, ...]
 """alpha(t, b) is (t, b); gamma(i, a -> t, b) is (i + 1, t, a, b)."""
@@ -28,7 +28,7 @@ Leaf = tuple[int, Action, int, int]
 """Time, action, from type, to type; of a pop, a type whose state it goes to."""
 
 
-class Chart:
+class DerivationChart:
     """Both charts of one sequence, made when they are first needed.
 
     Attributes:
@@ -38,7 +38,7 @@ class Chart:
             type (t, b), that the top symbol stands on (i, a).
     """
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: TransitionWeights) -> None:
         self.weights = weights
         self._options: dict[Item, tuple[Floats, NDArray[np.intp]]] = {}
 
@@ -56,7 +56,7 @@ class Chart:
     @cached_property
     def best_below(self) -> Floats:
         """The probability of the best way down from each configuration type to the bottom, [n + 2, K]."""
-        from ndstack.analysis.stack_graph_numba import best_below
+        from ndstack.analysis.stack_wfa_loops import best_below
 
         found: Floats = best_below(self.sums[2], self.weights.steps, self.weights.bottom_fix)
         return found
@@ -66,7 +66,7 @@ class Chart:
         """The logs of the numbers of runs, [n + 2, K]."""
         w = self.weights
         ones = [np.where(array > -np.inf, 0.0, -np.inf) for array in (w.push, w.replace, w.pop)]
-        counting = Chart(dataclasses.replace(w, push=ones[0], replace=ones[1], pop=ones[2]))
+        counting = DerivationChart(dataclasses.replace(w, push=ones[0], replace=ones[1], pop=ones[2]))
         return counting.sums[1]
 
     def setting(self) -> tuple[int, int, int, int]:
@@ -76,9 +76,13 @@ class Chart:
         return w.states, w.symbols, window, 0 if w.bottom_fix else 1
 
     def _run(self, best: bool) -> tuple[Floats, Floats, Floats]:
-        from ndstack.analysis.chart_numba import inside  # here, since numba takes long to import
+        from ndstack.analysis.chart_loops import (
+            inner_and_forward_weights,
+        )  # here, since numba takes long to import
 
-        found: tuple[Floats, Floats, Floats] = inside(*self.weights.flat(), *self.setting(), best)
+        found: tuple[Floats, Floats, Floats] = inner_and_forward_weights(
+            *self.weights.flat(), *self.setting(), best
+        )
         return found
 
     def terms(self, item: Item, best: bool) -> Floats:

@@ -84,7 +84,7 @@ def _scaled(popped, alpha, low, t, Q, S):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def inside(push, replace, pop, Q, S, window, first, best):  # type: ignore[no-untyped-def]
+def inner_and_forward_weights(push, replace, pop, Q, S, window, first, best):  # type: ignore[no-untyped-def]
     """gamma [n+1, n+1, K, K], alpha [n+2, K] and shares, of log weights [n, K, K], [n, K, K], [n, K, Q].
 
     `first` is 0 if the initial bottom stands on time -1 (the row of that time), else 1.
@@ -152,7 +152,7 @@ def _forward(gamma, alpha, share, t, low, best):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def outside(replace, pop, Q, S, window, first, gamma, alpha, share, end):  # type: ignore[no-untyped-def]
+def transition_posteriors(replace, pop, Q, S, window, first, gamma, alpha, share, end):  # type: ignore[no-untyped-def]
     """The posterior of push, replace and pop at every step, from that of the types at the end.
 
     `used[i+1, t, a, b]` is the probability that a run contains a push computation from (i, a) to (t, b),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ndstack.automata.pda import PDA, BottomMarkedPDA
 from ndstack.errors import AutomatonError
-from ndstack.grammars.grammar import CFG, Nonterminal, Rule, WeightedCFG, fresh, trim
+from ndstack.grammars.grammar import CFG, Nonterminal, Rule, WeightedCFG, fresh_nonterminal, trim
 from ndstack.grammars.notation import NAME
 
 # Our own states and symbols begin with exactly one slash; see _shift.
@@ -64,7 +64,7 @@ def _rules(pda: PDA) -> tuple[Rule, ...]:
         if (p, x, q) not in names:
             label = f"{p}-{x}-{q}"
             label = label if re.fullmatch(NAME, label) else f"N{len(names)}"
-            names[p, x, q] = fresh(label, names.values())
+            names[p, x, q] = fresh_nonterminal(label, names.values())
         return names[p, x, q]
 
     start = name(FIRST, FLOOR, END)

@@ -9,7 +9,7 @@ from html import escape
 from itertools import count
 from typing import TypeVar
 
-from ndstack.automata.lang import Lang
+from ndstack.automata.langs_algorithm import Lang
 from ndstack.automata.stack_wfa import ROOT, Edge, Node, StackWFA
 from ndstack.semirings import Best
 

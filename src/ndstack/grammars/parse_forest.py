@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 from ndstack.errors import DivergenceError, GrammarError
-from ndstack.grammars.binary import BinaryGrammar, Step, binarise, uniform
+from ndstack.grammars.binarization import BinaryGrammar, Step, binarise, uniform
 from ndstack.grammars.fixed_point import strongly_connected_components
 from ndstack.grammars.grammar import CFG, Nonterminal, Rule
 from ndstack.grammars.trees import tree_of_derivation
-from ndstack.progress import Advance, unseen
+from ndstack.progress import Advance, no_progress
 
 Item = tuple[int, int, int]
 
@@ -74,7 +74,7 @@ def parses(grammar: CFG, word: Sequence[str]) -> Iterator["Tree"]:
 class Forest:
     """The items below (S, 0, n) and their alternatives."""
 
-    def __init__(self, grammar: CFG, word: Sequence[str], *, progress: Advance = unseen) -> None:
+    def __init__(self, grammar: CFG, word: Sequence[str], *, progress: Advance = no_progress) -> None:
         """`progress` is called with 1 for each length of spans that has been looked at, n in all."""
         self._weights = {(rule.left, rule.right): rule.weight for rule in grammar.rules}
         binary = binarise(uniform(grammar))

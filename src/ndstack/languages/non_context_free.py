@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ndstack.grammars.lengths import Random
+from ndstack.grammars.length_sampling import Random
 from ndstack.languages.context_free import digits
 from ndstack.languages.language import Language
 
@@ -99,7 +99,7 @@ UNMARKED: dict[str, Pattern] = {
 }
 
 
-def copying(name: str, k: int) -> PatternLanguage:
+def copying_language(name: str, k: int) -> PatternLanguage:
     """One of the languages that repeat a string over the symbols 0..k-1."""
     free = tuple(digits(k))
     if name in MARKED:

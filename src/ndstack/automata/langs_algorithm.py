@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Generic, TypeVar, cast
 
 from ndstack.automata.pda import RestrictedPDA, Transition
-from ndstack.automata.runs import Configuration, Run
+from ndstack.automata.runs import Configuration, PDARun
 from ndstack.automata.stack_wfa import ROOT, Edge, Node, StackWFA
 from ndstack.errors import AutomatonError
 from ndstack.semirings import BOOLEAN, LOG, REAL, VITERBI, Semiring
@@ -122,7 +122,7 @@ def log_stringsum(pda: RestrictedPDA, word: Sequence[str]) -> float:
     return Lang(pda, LOG, word).stringsum()
 
 
-def best_run(pda: RestrictedPDA, word: Sequence[str]) -> Run:
+def best_run(pda: RestrictedPDA, word: Sequence[str]) -> PDARun:
     """The accepting run of greatest weight."""
     best = Lang(pda, VITERBI, word).stringsum()
     if best.log_weight == -math.inf:
@@ -130,7 +130,7 @@ def best_run(pda: RestrictedPDA, word: Sequence[str]) -> Run:
     return replay(pda, cast(tuple[Transition, ...], best.labels()))
 
 
-def replay(pda: RestrictedPDA, transitions: Sequence[Transition]) -> Run:
+def replay(pda: RestrictedPDA, transitions: Sequence[Transition]) -> PDARun:
     """The run that takes these transitions."""
     current = Configuration(0, pda.start, pda.initial_stack)
     configurations = [current]
@@ -139,4 +139,4 @@ def replay(pda: RestrictedPDA, transitions: Sequence[Transition]) -> Run:
             raise AutomatonError(f"transition {t} cannot follow configuration {current}")
         current = Configuration(current.position + 1, t.target, current.stack[:-1] + t.push)
         configurations.append(current)
-    return Run(tuple(transitions), tuple(configurations))
+    return PDARun(tuple(transitions), tuple(configurations))
