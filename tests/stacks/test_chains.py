@@ -1,4 +1,4 @@
-"""Derivatives through steps that share a chart (`nondeterministic.cpu.tape`), however they are taken."""
+"""Derivatives through steps that share a chart (`nondeterministic.cpu.steps`), however they are taken."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from ndstack.analysis.runs import Runs
 from ndstack.analysis.weights import Floats, Weights
 from ndstack.errors import NdstackError
 from ndstack.functional import nondeterministic, stratification, superposition
-from ndstack.nn.unnormalized import Unnormalized
+from ndstack.nn.networks.unnormalized import Unnormalized
 from ndstack.stacks import Nondeterministic, Several, Stack, Stratification, Superposition
 
 Kind = Literal["nondeterministic", "superposition", "stratification"]

@@ -15,7 +15,7 @@ from ndstack.analysis.source import Source
 from ndstack.analysis.stack_graph import StackGraph, StackProbability, most_probable_stacks, stack_graph
 from ndstack.analysis.stack_trace import StackTrace
 from ndstack.analysis.trace import BOS, Trace
-from ndstack.nn.recognition import Recognizer
+from ndstack.nn.proofs.recognition import Recognizer
 
 if TYPE_CHECKING:
     from nltk import Tree

@@ -18,7 +18,7 @@ from ndstack.ops.fused.nondeterministic_loops import Net, Trace
 from ndstack.ops.lstm.weights import LSTMWeights, weight_gradients
 from ndstack.ops.nondeterministic.cpu.backward import Adjoint
 from ndstack.ops.nondeterministic.cpu.carried import Memory, Place, chart_of
-from ndstack.ops.nondeterministic.cpu.engine import LIMITS, CpuChart, cost
+from ndstack.ops.nondeterministic.cpu.scan import LIMITS, CpuChart, cost
 from ndstack.ops.runtime.addresses import array, written, zeros
 from ndstack.ops.runtime.autograd import in_own_precision, refuse_second_derivatives
 from ndstack.ops.runtime.threads import share

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.ops.nondeterministic.cpu.engine import LIMITS, CpuChart
 from ndstack.ops.nondeterministic.cpu.layout import Layout, layout
-from ndstack.ops.nondeterministic.cpu.tape import Call, Tape, enclose, expose, links
-from ndstack.ops.nondeterministic.cpu.tape import advance as go_on
+from ndstack.ops.nondeterministic.cpu.scan import LIMITS, CpuChart
+from ndstack.ops.nondeterministic.cpu.steps import Call, Tape, enclose, expose, links
+from ndstack.ops.nondeterministic.cpu.steps import advance as go_on
 from ndstack.ops.runtime.addresses import zeros
 from ndstack.ops.runtime.tracing import refuse_transforms
 
@@ -191,7 +191,7 @@ class _MoveLinks(torch.autograd.Function):
                 continue
             back = zeros(grad.dtype, *shape)
             back[:, first : first + count] = grad[:, :count]
-            back[grad[:, 0].isnan()] = math.nan  # a spoiled sequence, wherever its chart is
+            back[grad[:, 0].isnan()] = math.nan  # a invalid sequence, wherever its chart is
             results.append(back)
         return *results, None
 
