@@ -22,7 +22,7 @@ from ndstack.experiments.page import Part, inline, page
 from ndstack.experiments.results import finished, mean_by_length, mean_curve, select
 from ndstack.experiments.spec import Rules
 from ndstack.experiments.tables import Sheet
-from ndstack.nn.storage import pack
+from ndstack.nn.storage.files import pack_tensors
 from ndstack.training import Run
 
 
@@ -49,7 +49,7 @@ def invented(experiment, path, curves, seconds=2.0):
         rows = [{"length": n, "difference": curve[-1] * n} for n in (6, 8)]
         run.replace("test.json", json.dumps({"by_length": rows}))
         run.replace("result.json", "{}")
-        (place / "best.safetensors").write_bytes(pack({"weight": torch.zeros(3)}, "{}"))
+        (place / "best.safetensors").write_bytes(pack_tensors({"weight": torch.zeros(3)}, "{}"))
     return folder, trials
 
 
