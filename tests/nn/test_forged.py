@@ -52,7 +52,7 @@ EDITS = {
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_a_chart_whose_sizes_and_tensors_disagree(edit):
     rnn = network(2, 2)
-    tensors = change(packed(rnn), lambda stack: edit(stack["memory"]["chart"]))
+    tensors = change(packed(rnn), lambda stack: edit(stack["chart"]["chart"]))
     with pytest.raises(NdstackError) as caught:
         rnn(torch.ones(2, 3, 3), states.unpack_state(tensors))
     assert "\n" not in str(caught.value)
@@ -70,7 +70,7 @@ def test_a_state_of_other_numbers(dtype):
     rnn = network(2, 2, window=3)
     tensors = packed(rnn)
     stack = json.loads(bytes(tensors[states.STRUCTURE].tolist()))["fields"]["stack"]["fields"]
-    chart = stack["memory"]["chart"]
+    chart = stack["chart"]["chart"]
     for part in (stack["reading"], chart["columns"], chart["lost"], *chart["times"]):
         name = part["tensor"]
         with pytest.raises(NdstackError):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.ops.lstm.cell import cell as lstm_cell
+from ndstack.ops.lstm import lstm_cell
 from ndstack.ops.runtime.tracing import opaque
 
 ControllerKind = Literal["lstm", "gru", "rnn"]
