@@ -188,7 +188,7 @@ def _pca(
 
 
 def _runs(trace: "Trace", stack: "StackTrace", time: int | None, all_runs: bool) -> "StackRuns":
-    """The runs to show: those that accept, if the string is accepted and read to its end."""
+    """Return the runs to show: those that accept, if the string is accepted and read to its end."""
     runs = stack.runs.at(time)
     whole = time is None or time == stack.steps
     return runs.accepting() if trace.accepted and whole and not all_runs else runs

@@ -58,5 +58,5 @@ def _show(cell: object) -> str:
 
 
 def nested_lists(tree: "Tree") -> list[object]:
-    """A tree as nested lists, the label first."""
+    """Return a tree as nested lists, the label first."""
     return [tree.label(), *(child if isinstance(child, str) else nested_lists(child) for child in tree)]

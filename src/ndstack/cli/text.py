@@ -289,7 +289,7 @@ def generate(
 
 
 def open_run(run: Path) -> "tuple[Run, LanguageModel]":
-    """A run on text and its best model."""
+    """Return a run on text and its best model."""
     from ndstack.text.launch import corpus_of
     from ndstack.training import Run
 

@@ -9,7 +9,7 @@ from ndstack.text.scoring import ModelScorer
 
 
 def circuits_as_json(result: Generalization, ways: Sequence[Averaging]) -> dict[str, Any]:
-    """Scores for JSON: overall, by circuit and by suite, in each way of averaging."""
+    """Return scores for JSON: overall, by circuit and by suite, in each way of averaging."""
     return {
         way: {
             "score": result.score(way),

@@ -89,7 +89,7 @@ def _log_total(source: "ContextFreeLanguage", word: str | tuple[str, ...]) -> fl
 
 
 def _tree(rules: list["Rule"]) -> "Tree":
-    """The tree of a derivation, unless it is too deep to be shown."""
+    """Return the tree of a derivation, unless it is too deep to be shown."""
     from nltk import Tree
 
     from ndstack.grammars.trees import tree_of_derivation
@@ -107,7 +107,7 @@ def _tree(rules: list["Rule"]) -> "Tree":
 
 
 def _with_epsilon(tree: "Tree") -> "Tree":
-    """The same, with ε below a nonterminal that derives nothing."""
+    """Return the same, with ε below a nonterminal that derives nothing."""
     from nltk import Tree
 
     below = [_with_epsilon(child) if isinstance(child, Tree) else child for child in tree]
