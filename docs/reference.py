@@ -24,7 +24,7 @@ MODULES = (
     "stacks",
     "nn",
     "nn.models",
-    "nn.examples",
+    "nn.proofs.examples",
     "training",
     "text",
     "analysis",

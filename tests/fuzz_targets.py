@@ -226,7 +226,7 @@ def lengths(text):
 
 @target(lazily(lambda: altered(values("model/model.json"))))
 def model_description(raw):
-    from ndstack.nn.storage import load
+    from ndstack.nn.storage.files import load
 
     with with_file("model", "model.json", raw) as folder:
         load(folder)
@@ -240,7 +240,7 @@ def _with_length(raw):
 @target(lazily(lambda: st.one_of(noisy(content("model/model.safetensors")),
                                  _with_length(content("model/model.safetensors")))))  # fmt: skip
 def parameters(raw):
-    from ndstack.nn.storage import load
+    from ndstack.nn.storage.files import load
 
     with with_file("model", "model.safetensors", raw) as folder:
         load(folder)
@@ -278,7 +278,7 @@ def _training():
 )
 def checkpoint(shapes, whole, note):
     """A state with a right checksum and wrong content."""
-    from ndstack.nn.storage import pack
+    from ndstack.nn.storage.files import pack_tensors
     from ndstack.training import Run, RunConfig
     from ndstack.training.checkpoint import Progress, fingerprint, restore
     from ndstack.training.schedule import Schedule
@@ -293,7 +293,7 @@ def checkpoint(shapes, whole, note):
             '"fingerprint": ""', f'"fingerprint": "{fingerprint(run, model)}"'
         )
         (path.parent / "last").mkdir()
-        (path.parent / "last" / "state.safetensors").write_bytes(pack(tensors, text))
+        (path.parent / "last" / "state.safetensors").write_bytes(pack_tensors(tensors, text))
         restore(run, Progress(schedule=Schedule(learning_rate=1.0)), model, optimizer, _OneStage(), 0)
 
 
@@ -306,10 +306,10 @@ class _OneStage:
         return self
 
     def carry(self, tensors):
-        from ndstack.nn import carried
+        from ndstack.nn.storage import states
 
         if tensors:
-            carried.unpack(tensors)
+            states.unpack_state(tensors)
 
 
 NUMBERS = {"tensor": "0"}
@@ -337,10 +337,10 @@ STATE = {
 
 @target(altered({"state": "RNNState", "fields": STATE}))
 def carried_state(raw):
-    from ndstack.nn import carried
+    from ndstack.nn.storage import states
 
     structure = torch.frombuffer(bytearray(raw or b" "), dtype=torch.uint8)
-    carried.unpack({carried.STRUCTURE: structure, "0": torch.zeros(1, 2)})
+    states.unpack_state({states.STRUCTURE: structure, "0": torch.zeros(1, 2)})
 
 
 @functools.cache

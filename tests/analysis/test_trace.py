@@ -10,7 +10,7 @@ from ndstack import languages
 from ndstack.analysis import StackRuns, trace
 from ndstack.automata import accepting_runs
 from ndstack.nn import LanguageModel, StackAttention, StackRNN, models, recognizer
-from ndstack.nn.examples import SENTENCE, english, palindromes, three_counts
+from ndstack.nn.proofs.examples import SENTENCE, english, palindromes, three_counts
 from ndstack.stacks import Nondeterministic, Several, Stratification, Superposition
 
 WORD = "([])()"

@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 
 from ndstack.cli import app
 from ndstack.errors import NdstackError
-from ndstack.experiments import SweepFolder, expand, make_report
+from ndstack.experiments import SweepFolder, expand, gathering, make_report
 from ndstack.experiments.figures import draw
-from ndstack.experiments.gathering import gather, identify, read_folder, read_run
+from ndstack.experiments.gathering import gather, read_folder, read_run
+from ndstack.experiments.identity import record_id
 from ndstack.experiments.inside import measure_onsets, measure_pattern, measure_purity
 from ndstack.experiments.matching import runs_of
 from ndstack.experiments.records import CURVES, RUNS, Tables
@@ -77,6 +78,33 @@ def test_gathering_again_changes_nothing_and_more_epochs_update_a_run(tmp_path):
     assert Tables.read(tmp_path / "tables").runs == {new.id: new}
 
 
+def test_what_is_known_of_a_stack_is_not_measured_again(tmp_path, monkeypatch):
+    run = made(tmp_path / "run", [0.9, 0.1], training={"max_epochs": 2})
+    calls = []
+    monkeypatch.setattr(gathering, "possible_views", lambda run: ["evolution"])
+    monkeypatch.setattr(gathering, "views_of", lambda run: calls.append(run) or {"evolution": {}})
+    monkeypatch.setattr(gathering, "summarize", lambda views: {"onset_spread": 1.0})
+    assert len(gather([run.folder], tmp_path / "tables").added) == 1
+    before = (tmp_path / "tables" / RUNS).stat().st_mtime_ns
+    assert len(gather([run.folder], tmp_path / "tables").same) == 1
+    assert len(calls) == 1
+    assert (tmp_path / "tables" / RUNS).stat().st_mtime_ns == before
+    monkeypatch.setattr(gathering, "possible_views", lambda run: [])  # the same run without snapshots
+    assert len(gather([run.folder], tmp_path / "tables").same) == 1
+    (record,) = Tables.read(tmp_path / "tables").runs.values()
+    assert record.inside == {"onset_spread": 1.0}
+
+
+def test_processor_time_is_kept_if_all_epochs_have_it(tmp_path):
+    run = made(tmp_path / "run", [0.9, 0.1], training={"max_epochs": 2})
+    record, curve = read_run(run)
+    assert (record.processor_seconds, curve[0].processor_seconds) == (None, None)
+    for epoch in (1, 2):
+        run.add_time(epoch, 0.0, 1.5)
+    record, curve = read_run(run)
+    assert (record.seconds, record.processor_seconds, curve[0].processor_seconds) == (4.0, 3.0, 1.5)
+
+
 def test_a_run_that_started_from_another_has_its_epochs_as_a_stage(tmp_path):
     made(tmp_path / "short", [0.5, 0.3], data={"lengths": [4, 20]}, training={"max_epochs": 2})
     made(
@@ -87,7 +115,7 @@ def test_a_run_that_started_from_another_has_its_epochs_as_a_stage(tmp_path):
     assert (record.epochs, record.best_epoch, record.difference, record.ended) == (5, 4, 0.2, "converged")
     assert [one.stage for one in curve] == [1, 1, 2, 2, 2]
     assert views == {}
-    assert record.id != identify(RunConfig.of({"language": "marked-reversal", "model": "lstm", "seed": 1}))
+    assert record.id != record_id(RunConfig.of({"language": "marked-reversal", "model": "lstm", "seed": 1}))
 
 
 def test_of_a_run_with_stages_the_last_stage_counts(tmp_path):
@@ -102,8 +130,8 @@ def test_of_a_run_with_stages_the_last_stage_counts(tmp_path):
 def test_a_last_stage_with_more_epochs_is_the_same_run():
     config = RunConfig.of({"language": "marked-reversal", "model": "lstm", "seed": 1})
     first, more = "4:20@9/10/0.01,40:80@9/10/0.01", "4:20@9/10/0.01,40:80@99/10/0.01"
-    assert identify(config, first) == identify(config, more)
-    assert identify(config, first) != identify(config, first.replace("@9", "@8"))
+    assert record_id(config, first) == record_id(config, more)
+    assert record_id(config, first) != record_id(config, first.replace("@9", "@8"))
 
 
 def test_trials_of_a_sweep_know_their_experiment(small, tmp_path):

@@ -3,7 +3,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ndstack.nn import load, models
-from ndstack.nn.language_model import IGNORED
+from ndstack.nn.language_models.language_model import IGNORED
 from ndstack.text import cross_entropy as output_loss
 from ndstack.text import total_loss
 

@@ -11,7 +11,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ndstack.errors import NdstackError
-from ndstack.nn import carried, models
+from ndstack.nn import models
+from ndstack.nn.storage import states
 from ndstack.text import (
     Sentences,
     Stream,
@@ -109,16 +110,16 @@ def test_a_state_goes_through_a_file_and_on_exactly(name, double):
     with torch.no_grad():
         state = model.start(3)
         for first in range(0, 30, 6):
-            put_back = carried.unpack(carried.pack(state))
+            put_back = states.unpack_state(states.pack_state(state))
             before, _ = model(tokens[:, first : first + 6], put_back)
             after, state = model(tokens[:, first : first + 6], state)
             assert torch.equal(before, after)
 
 
 def test_a_damaged_state_is_refused():
-    tensors = carried.pack(small("rns-2-2").start(2))
+    tensors = states.pack_state(small("rns-2-2").start(2))
     with pytest.raises(NdstackError, match="not the state of a network"):
-        carried.unpack({"structure": tensors["structure"]})
+        states.unpack_state({"structure": tensors["structure"]})
 
 
 @pytest.mark.parametrize(
@@ -127,12 +128,12 @@ def test_a_damaged_state_is_refused():
 def test_a_chart_of_impossible_sizes_is_refused(layout):
     model = small("rns-2-2")
     _, state = model(torch.zeros(2, 3, dtype=torch.long), model.start(2))
-    tensors = carried.pack(state)
+    tensors = states.pack_state(state)
     structure = json.loads(bytes(tensors["structure"].tolist()))
     structure["fields"]["stack"]["fields"]["memory"]["chart"]["layout"] = layout
     text = bytearray(json.dumps(structure).encode())
     with pytest.raises(NdstackError, match="not the state of a network: ValueError"):
-        carried.unpack({**tensors, "structure": torch.frombuffer(text, dtype=torch.uint8)})
+        states.unpack_state({**tensors, "structure": torch.frombuffer(text, dtype=torch.uint8)})
 
 
 @pytest.mark.parametrize("name", ["lstm", "vrns-2-2-3", "tf"])

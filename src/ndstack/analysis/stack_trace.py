@@ -22,7 +22,7 @@ from ndstack.analysis.stack_runs import StackRuns
 from ndstack.analysis.transition_weights import Floats, TransitionWeights
 from ndstack.errors import NdstackError
 from ndstack.functional import nondeterministic, stratification, superposition
-from ndstack.nn.unnormalized import Unnormalized
+from ndstack.nn.networks.unnormalized import Unnormalized
 from ndstack.stacks import Nondeterministic, Several, Stack, Stratification, Superposition
 
 Kind = Literal["nondeterministic", "superposition", "stratification"]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,8 @@ from typing import Any
 from ndstack import files
 from ndstack.errors import NdstackError
 from ndstack.experiments.folder import SweepFolder
-from ndstack.experiments.inside import View, ViewName, summarize, views_of
+from ndstack.experiments.identity import describe_stages, portable_settings, record_id
+from ndstack.experiments.inside import View, ViewName, possible_views, summarize, views_of
 from ndstack.experiments.records import Ended, Epoch, Record, Tables, is_tables, rounded
 from ndstack.experiments.trials import expand
 from ndstack.experiments.work import RESULT, TEST, TEXT
@@ -21,7 +19,7 @@ from ndstack.nn.models import parse
 from ndstack.training import Run, RunConfig
 from ndstack.training.machine import cpu_model, simd
 from ndstack.training.material import find_language, make_model
-from ndstack.training.run import BEST, ENVIRONMENT, FREE, LOG, best_epoch, is_run
+from ndstack.training.run import BEST, ENVIRONMENT, LOG, best_epoch, is_run
 
 Row = tuple[Record, list[Epoch], dict[ViewName, View]]
 
@@ -60,43 +58,59 @@ def gather(
         this_machine: whether the runs were made on this machine, for those that do not say.
     """
     base = Origin(commit=commit, cpu=cpu_model(), simd=simd()) if this_machine else Origin(commit=commit)
-    rows = [row for folder in folders for row in read_folder(Path(folder), base)]
+    runs = [pair for folder in folders for pair in find_runs(Path(folder), base)]
     out, found = Path(out), Gathered()
     try:
         out.mkdir(parents=True, exist_ok=True)
         with files.locked(out):
             tables = Tables.read(out) if is_tables(out) else Tables.empty()
-            for row in rows:
-                tables = _take(tables, row, found)
-            tables.write(out)
+            for run, origin in runs:
+                tables = _take(tables, run, origin, found)
+            if found.added or found.updated or not is_tables(out):
+                tables.write(out)
     except OSError as error:
         raise NdstackError(f"cannot write tables to {out}: {error.strerror or error}") from None
     return found
 
 
-def _take(tables: Tables, row: Row, found: Gathered) -> Tables:
-    """With one more run; one that is known better already stays as it is."""
-    record, curve, views = row
+def _take(tables: Tables, run: Run, origin: Origin, found: Gathered) -> Tables:
+    """With one more run; one that is known as well or better already stays as it is."""
+    views: dict[ViewName, View] = {}
+    record, curve = read_run(run, origin)
     old = tables.runs.get(record.id)
     if not record.complete:
         found.incomplete.append(record.id)
-    if old is not None and (old.complete, old.epochs) > (record.complete, record.epochs):
+    wanted = possible_views(run)
+    if old is not None and _worth(old, len(old.inside)) >= _worth(record, len(wanted)):
         found.same.append(record.id)
         return tables
-    if old == record and tables.curves.get(record.id) == tuple(curve):
-        found.same.append(record.id)
-        return tables
+    if wanted:
+        views = views_of(run)  # which takes much longer than all the rest
+        record = record.model_copy(update={"inside": summarize(views)})
     (found.added if old is None else found.updated).append(record.id)
     return tables.with_run(record, curve, views)
 
 
-def read_folder(folder: Path, origin: Origin | None = None) -> list[Row]:
-    """The rows of all runs in a folder that have a complete epoch.
+def _worth(record: Record, views: int) -> tuple[bool, int, int]:
+    """What is known of a run: the greater, the more."""
+    measured = (record.test_by_length, record.test_perplexity, record.sg_score, views)
+    return record.complete, record.epochs, sum(bool(one) for one in measured)
 
-    A run that another one of them started from is not a row of its own: its epochs are the first stage of
-    that other one.
+
+def read_folder(folder: Path, origin: Origin | None = None) -> list[Row]:
+    """The rows of all runs in a folder that have a complete epoch."""
+    found = []
+    for run, own in find_runs(folder, origin or Origin()):
+        views = views_of(run)
+        found.append((*read_run(run, own, views), views))
+    return found
+
+
+def find_runs(folder: Path, origin: Origin) -> list[tuple[Run, Origin]]:
+    """All runs in a folder that have a complete epoch, each with what its own folder does not say.
+
+    A run that another one of them started from is left out: its epochs are the first stage of that other one.
     """
-    origin = origin or Origin()
     places = [folder] if is_run(folder) else sorted(path.parent for path in folder.rglob("config.json"))
     if not places:
         raise NdstackError(
@@ -105,12 +119,11 @@ def read_folder(folder: Path, origin: Origin | None = None) -> list[Row]:
     known = _origins(folder, origin)
     runs = [Run.open(place) for place in places]
     begun = {source for run in runs for source in [_start(run)] if source is not None}
-    found = []
-    for run in runs:
-        if files.real(run.folder) not in begun and run.metrics():
-            views = views_of(run)
-            found.append((*read_run(run, known.get(run.folder.name, origin), views), views))
-    return found
+    return [
+        (run, known.get(run.folder.name, origin))
+        for run in runs
+        if files.real(run.folder) not in begun and run.metrics()
+    ]
 
 
 def _origins(folder: Path, origin: Origin) -> dict[str, Origin]:
@@ -142,7 +155,7 @@ def read_run(
     last = [line for line in history if line.get("stage") == history[-1].get("stage")]
     best = best_epoch(last)
     waited = last[-1]["epoch"] - best["epoch"]
-    name = identify(config, stages)
+    name = record_id(config, stages)
     environment, result = _read(run.folder / ENVIRONMENT), _read(run.folder / RESULT)
     text = _read(run.folder / TEXT)
     values: dict[str, Any] = {
@@ -155,7 +168,7 @@ def read_run(
         "learning_rate": config.training.learning_rate,
         "stages": stages,
         "bottom_fix": _bottom_fix(config),
-        "config": _settings(config),
+        "config": portable_settings(config),
         "parameters": _parameters(run),
         "epochs": len(curve),
         "best_epoch": len(curve) - waited,
@@ -177,40 +190,16 @@ def read_run(
         "sg_score": text.get("sg_score"),
         "circuits": text.get("circuits", {}),
         "inside": summarize(views or {}),
+        "processor_seconds": _total([epoch.processor_seconds for epoch in curve]),
     }
     record = Record.model_validate({**rounded(values), "config": values["config"]})
     return record, [epoch.model_copy(update={"run": name}) for epoch in curve]
 
 
-def identify(config: RunConfig, stages: str = "") -> str:
-    """A name that stays the same if a run, or its last stage, is given more epochs."""
-    values = _settings(config)
-    for name in FREE:
-        values.get("training", {}).pop(name, None)
-    if stages:
-        for name in ("start_from", "start_sha256"):
-            values.pop(name, None)
-        *before, last = stages.split(",")
-        values["stages"] = [*before, last.partition("@")[0]]
-    text = json.dumps(values, sort_keys=True)
-    language = re.sub(r"[^\w-]+", "", config.language.replace("(", "-"))
-    return f"{config.model}-{language}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
-
-
-def _settings(config: RunConfig) -> dict[str, Any]:
-    """All that is not a default, without the places of this machine."""
-    values = config.model_dump(mode="json", exclude_defaults=True)
-    for table, name in ((values, "start_from"), (values.get("data", {}), "folder")):
-        if name in table:
-            table[name] = Path(table[name]).name
-    if "corpus" in values:
-        values["corpus"]["folder"] = Path(values["corpus"]["folder"]).name
-    return values
-
-
-def _staged(config: RunConfig) -> Sequence[Any]:
-    """The stages before the last one."""
-    return getattr(config.training, "stages", None) or ()
+def _total(values: Sequence[float | None]) -> float | None:
+    """The sum, if all are known."""
+    known = [value for value in values if value is not None]
+    return round(sum(known), 1) if len(known) == len(values) else None
 
 
 def _start(run: Run) -> Path | None:
@@ -228,7 +217,7 @@ def _curve(run: Run) -> tuple[list[Epoch], str]:
         chain.insert(0, Run.open(source))
     curve: list[Epoch] = []
     for number, one in enumerate(chain, 1):
-        times = one.seconds()
+        times, worked = one.seconds(), one.seconds("processor_seconds")
         for line in one.metrics():
             epoch = {
                 "run": "",
@@ -239,18 +228,10 @@ def _curve(run: Run) -> tuple[list[Epoch], str]:
                 "train": line.get("train_cross_entropy"),
                 "learning_rate": line.get("learning_rate"),
                 "seconds": times.get(line["epoch"]),
+                "processor_seconds": worked.get(line["epoch"]),
             }
             curve.append(Epoch.model_validate(rounded(epoch, 6)))
-    shown = []
-    for one in chain:
-        shown += [_stage(stage.lengths, stage) for stage in _staged(one.config)]
-        shown.append(_stage(one.config.data.lengths, one.config.training))
-    return curve, ",".join(shown) if len(shown) > 1 else ""
-
-
-def _stage(lengths: tuple[int, int], values: Any) -> str:
-    low, high = lengths
-    return f"{low}:{high}@{values.max_epochs}/{values.stop_after}/{values.learning_rate:g}"
+    return curve, describe_stages(*(one.config for one in chain))
 
 
 def _bottom_fix(config: RunConfig) -> bool | None:

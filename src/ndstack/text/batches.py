@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.nn.language_model import IGNORED
+from ndstack.nn.language_models.language_model import IGNORED
 from ndstack.text.corpus import Tokens
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndstack.nn import parts
-from ndstack.nn.adaptive import AdaptiveOutput
-from ndstack.nn.language_model import IGNORED
+from ndstack.nn.language_models.adaptive import AdaptiveOutput
+from ndstack.nn.language_models.language_model import IGNORED
+from ndstack.nn.networks import unmodified
 
 ROWS = 128
 """The number of tokens whose logits are in memory at a time."""
@@ -34,9 +34,9 @@ def total_loss(hidden: Tensor, output: torch.nn.Linear | AdaptiveOutput, targets
     scored = wanted != IGNORED
     if not bool(scored.all()):
         rows, wanted = rows[scored], wanted[scored]
-    if isinstance(output, AdaptiveOutput) and not parts.hooked(output):
+    if isinstance(output, AdaptiveOutput) and not unmodified.hooked(output):
         return output.total_loss(rows, wanted)
-    if not parts.is_linear(output):  # a replaced layer, or one with hooks, has to be called
+    if not unmodified.is_linear(output):  # a replaced layer, or one with hooks, has to be called
         return torch.nn.functional.cross_entropy(output(rows), wanted, reduction="sum")
     weight, bias = output.weight, output.bias
     needed = torch.is_grad_enabled() and any(t.requires_grad for t in (rows, weight, bias))

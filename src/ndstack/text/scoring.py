@@ -16,8 +16,8 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.nn import LanguageModel
-from ndstack.nn.evaluating import evaluating
-from ndstack.nn.language_model import IGNORED
+from ndstack.nn.language_models.evaluation_mode import evaluation_mode
+from ndstack.nn.language_models.language_model import IGNORED
 from ndstack.text.cross_entropy import surprisals
 from ndstack.text.vocabulary import Vocabulary
 
@@ -75,7 +75,7 @@ class ModelScorer:
             targets[place, : len(row)] = torch.tensor(row)
         inputs = targets.roll(1, 1).clamp_min(0)
         inputs[:, 0] = model.boundary
-        with evaluating(model):
+        with evaluation_mode(model):
             hidden, _ = model.hidden(inputs.to(device), model.start(len(rows)))
             return surprisals(hidden, model.output, targets.to(device)).cpu() / math.log(2)
 

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.nn import LanguageModel, carried
-from ndstack.nn.evaluating import evaluating
-from ndstack.nn.state import NetworkState
+from ndstack.nn import LanguageModel
+from ndstack.nn.language_models.evaluation_mode import evaluation_mode
+from ndstack.nn.networks.state import NetworkState
+from ndstack.nn.storage import states
 from ndstack.progress import Advance, no_progress
 from ndstack.text.batches import Batch, Sentences, Stream
 from ndstack.text.corpus import Corpus, Tokens
@@ -79,11 +80,11 @@ class TextTask:
 
     def carried(self) -> dict[str, Tensor]:
         """Return the state of the networks in the middle of an epoch."""
-        return {} if self.state is None else carried.pack(self.state)
+        return {} if self.state is None else states.pack_state(self.state)
 
     def carry(self, tensors: Mapping[str, Tensor]) -> None:
         """Resume with the state that `carried` returned."""
-        self.state = carried.unpack(tensors) if tensors else None
+        self.state = states.unpack_state(tensors) if tensors else None
 
 
 def batches(model: LanguageModel, tokens: Tokens, rows: int = 32, length: int = 35) -> Stream | Sentences:
@@ -124,7 +125,7 @@ def corpus_nats(
     share = share or Share()
     nats, symbols = 0.0, 0
     state: NetworkState | None = None
-    with evaluating(model):
+    with evaluation_mode(model):
         for number in range(len(part)):
             if isinstance(part, Sentences):
                 batch = part.batch(number, *share)

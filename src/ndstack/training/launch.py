@@ -17,7 +17,7 @@ from ndstack import files, processes
 from ndstack.errors import NdstackError, TrainingError
 from ndstack.languages import Dataset
 from ndstack.nn import LanguageModel
-from ndstack.nn.configuration import describe
+from ndstack.nn.storage.description import describe
 from ndstack.ops.runtime import threads
 from ndstack.processes import cores
 from ndstack.training.config import RunConfig, TrainingConfig

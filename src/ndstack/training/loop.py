@@ -19,9 +19,9 @@ from ndstack.errors import TrainingError
 from ndstack.languages import Dataset
 from ndstack.languages.datasets import own_grammar
 from ndstack.nn import LanguageModel
-from ndstack.nn.configuration import describe
-from ndstack.nn.storage import CONFIGURATION as MODEL
-from ndstack.nn.storage import read
+from ndstack.nn.storage.description import describe
+from ndstack.nn.storage.files import CONFIGURATION as MODEL
+from ndstack.nn.storage.files import read_tensors
 from ndstack.training import checkpoint
 from ndstack.training.checkpoint import Progress
 from ndstack.training.config import DataConfig, RunConfig, TrainingConfig
@@ -162,13 +162,14 @@ class _Trainer:
         """Train until the schedule of the stage says stop; why it does."""
         progress = self.progress
         while (reason := progress.schedule.stopped(self.config)) is None:
-            began = time.monotonic()
+            began, worked = time.monotonic(), time.process_time()
             try:
                 self._epoch()
                 self._end_epoch()
             finally:
                 if self.writer is not None:
-                    self.writer.add_time(progress.epoch + (progress.step > 0), time.monotonic() - began)
+                    epoch, seconds = progress.epoch + (progress.step > 0), time.monotonic() - began
+                    self.writer.add_time(epoch, seconds, time.process_time() - worked)
         return reason
 
     def _next_stage(self, reason: str) -> None:
@@ -189,7 +190,9 @@ class _Trainer:
 
     def _take_best(self) -> None:
         """Give the model the best parameters of the stage at work."""
-        self.model.load_state_dict(self.best or read(self._folder() / BEST, self.model.state_dict())[0])
+        self.model.load_state_dict(
+            self.best or read_tensors(self._folder() / BEST, self.model.state_dict())[0]
+        )
 
     def _epoch(self) -> None:
         progress = self.progress

@@ -6,7 +6,7 @@
 | `model.json` | what the model is made of |
 | `environment.json` | versions and machine, for the record |
 | `metrics.jsonl` | one line an epoch; the same bytes however often the run was interrupted |
-| `times.jsonl` | seconds of each epoch |
+| `times.jsonl` | seconds of each epoch, by the clock and of processors |
 | `best.safetensors` | the parameters with the lowest validation cross-entropy |
 | `last/state.safetensors` | all that going on needs: parameters, optimizer, schedule, position, metrics |
 | `snapshots/` | parameters after each epoch, on request |
@@ -30,9 +30,9 @@ from pydantic import ValidationError
 from ndstack import files, zoo
 from ndstack.errors import NdstackError, TrainingError, first_problem
 from ndstack.nn import LanguageModel
-from ndstack.nn.configuration import ModelConfig
-from ndstack.nn.storage import CONFIGURATION as MODEL
-from ndstack.nn.storage import load, pack, read, read_note
+from ndstack.nn.storage.description import ModelConfig
+from ndstack.nn.storage.files import CONFIGURATION as MODEL
+from ndstack.nn.storage.files import load, pack_tensors, read_note, read_tensors
 from ndstack.processes import cores
 from ndstack.training.config import RunConfig, merge
 
@@ -121,15 +121,25 @@ class Run:
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         self._append(LOG, f"{now} {message}\n")
 
-    def add_time(self, epoch: int, seconds: float) -> None:
-        """Note how long this process worked on an epoch."""
-        self._append(TIMES, json.dumps({"epoch": epoch, "seconds": round(seconds, 3)}) + "\n")
+    def add_time(self, epoch: int, seconds: float, processor_seconds: float | None = None) -> None:
+        """Note how long this process worked on an epoch: by the clock, and on processors."""
+        times = {"seconds": seconds} | (
+            {"processor_seconds": processor_seconds} if processor_seconds is not None else {}
+        )
+        line = {"epoch": epoch, **{name: round(value, 3) for name, value in times.items()}}
+        self._append(TIMES, json.dumps(line) + "\n")
 
-    def seconds(self) -> dict[int, float]:
-        """How long each epoch took, all sessions together."""
+    def seconds(self, kind: str = "seconds") -> dict[int, float]:
+        """How long each epoch took, all sessions together.
+
+        Args:
+            kind: "seconds" by the clock, or "processor_seconds", which other programs on the machine do not
+                lengthen, and which runs of older versions lack.
+        """
         total: dict[int, float] = {}
         for line in self._lines(TIMES, "epoch", "seconds"):
-            total[line["epoch"]] = total.get(line["epoch"], 0.0) + line["seconds"]
+            if kind in line:
+                total[line["epoch"]] = total.get(line["epoch"], 0.0) + line[kind]
         return total
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -143,7 +153,7 @@ class Run:
     def keep(self, name: str, model: LanguageModel) -> None:
         """Write the parameters of the model to a file."""
         (self.folder / name).parent.mkdir(exist_ok=True)
-        self.replace(name, pack(model.state_dict()))
+        self.replace(name, pack_tensors(model.state_dict()))
 
     def load(self, parameters: str = BEST) -> LanguageModel:
         """The model with its best parameters, or with those of a snapshot."""
@@ -206,7 +216,9 @@ class Run:
             "run": str(self.folder),
             "language": self.config.language,
             "model": self.label,
-            "parameters": sum(tensor.numel() for tensor in read(path)[0].values()) if path.exists() else None,
+            "parameters": sum(tensor.numel() for tensor in read_tensors(path)[0].values())
+            if path.exists()
+            else None,
             "learning_rate": self.config.training.learning_rate,
             "seed": self.config.seed,
             "epochs": len(history),

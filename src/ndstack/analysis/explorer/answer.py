@@ -22,7 +22,7 @@ from ndstack.analysis.stack_wfa import (
 )
 from ndstack.analysis.trace import BOS, Trace
 from ndstack.analysis.transition_weights import Floats
-from ndstack.nn.recognition import Recognizer
+from ndstack.nn.proofs.recognition import Recognizer
 
 if TYPE_CHECKING:
     from nltk import Tree

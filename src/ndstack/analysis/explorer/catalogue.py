@@ -18,10 +18,10 @@ from ndstack.analysis.explorer.requests import RequestQueue
 from ndstack.analysis.source import EXAMPLES, Source, open_source
 from ndstack.errors import NdstackError
 from ndstack.grammars import CFG, read_grammar
-from ndstack.nn.examples import SENTENCE
-from ndstack.nn.generation import sample
-from ndstack.nn.language_model import LanguageModel
-from ndstack.nn.recognition import Recognizer
+from ndstack.nn.language_models.generation import sample
+from ndstack.nn.language_models.language_model import LanguageModel
+from ndstack.nn.proofs.examples import SENTENCE
+from ndstack.nn.proofs.recognition import Recognizer
 from ndstack.stacks import Nondeterministic
 
 LONGEST = 200

@@ -3,7 +3,7 @@
 Both take the normalised inputs x_1, ..., x_n of a sublayer to y_1, ..., y_n, where y_t depends on
 x_1, ..., x_t only, and both carry a state from one call to the next, so that a sequence can be read
 whole, in chunks or symbol by symbol. Layer normalisation, dropout and the residual connection
-around them belong to the layer that owns them (`ndstack.nn.transformer`).
+around them belong to the layer that owns them (`ndstack.nn.networks.transformer`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from ndstack.errors import NdstackError, check_size
-from ndstack.nn.backbone import check_input
-from ndstack.nn.state import NetworkState
+from ndstack.nn.networks.backbone import check_input
+from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import Recordable
 from ndstack.stacks.base import Stack, State
 from ndstack.stacks.state import Device

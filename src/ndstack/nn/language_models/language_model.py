@@ -17,9 +17,9 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.grammars.grammar import Word
-from ndstack.nn.adaptive import AdaptiveOutput
-from ndstack.nn.backbone import Backbone
-from ndstack.nn.state import NetworkState
+from ndstack.nn.language_models.adaptive import AdaptiveOutput
+from ndstack.nn.networks.backbone import Backbone
+from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import Recordable
 
 InputKind = Literal["one-hot", "embedding"]
@@ -42,8 +42,8 @@ class LanguageModel(Recordable, torch.nn.Module):
         input: "one-hot"; or "embedding", a learned vector for each symbol.
         bos: whether the string boundary can be read, and is read first. If not given: only if the symbols are
             embedded.
-        output: "full", a linear layer; or "adaptive" (`ndstack.nn.adaptive`), for many symbols, of which the
-            common ones come first in the alphabet.
+        output: "full", a linear layer; or "adaptive" (`ndstack.nn.language_models.adaptive`), for many
+            symbols, of which the common ones come first in the alphabet.
     """
 
     def __init__(
@@ -183,9 +183,9 @@ class LanguageModel(Recordable, torch.nn.Module):
 
     def save(self, folder: str | Path) -> None:
         """Write `model.safetensors` and `model.json`; `ndstack.nn.load` reads them."""
-        from ndstack.nn import storage
+        from ndstack.nn.storage import files
 
-        storage.save(self, folder)
+        files.save(self, folder)
 
     def _encode(self, word: Word) -> list[int]:
         try:

@@ -25,7 +25,7 @@ _KINDS: dict[str, type[torch.nn.RNNBase]] = {
 }
 
 
-class Memory(NamedTuple):
+class ControllerState(NamedTuple):
     """What a controller remembers: h_t and, of an LSTM, c_t, [B, H] for each layer."""
 
     hidden: tuple[Tensor, ...]
@@ -44,14 +44,14 @@ def has_cells(controller: torch.nn.RNNBase) -> bool:
     return isinstance(controller, torch.nn.LSTM)
 
 
-def run(controller: torch.nn.Module, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+def run(controller: torch.nn.Module, x: Tensor, memory: ControllerState) -> tuple[Tensor, ControllerState]:
     """A whole sequence [B, n, input_size] without a stack: h_1..h_n, [B, n, H], and the last memory."""
     if x.shape[1] == 0:
         return x.new_zeros(x.shape[0], 0, memory.hidden[0].shape[1]), memory
     hidden = torch.stack(memory.hidden)
     if not memory.cells:
         output, last = controller(x, hidden)
-        return output, Memory(last.unbind(0), ())
+        return output, ControllerState(last.unbind(0), ())
     cells = torch.stack(memory.cells)
     if torch.is_autocast_enabled(x.device.type) and not _has_mixed_lstm(x.device.type):
         dtype = next(controller.parameters()).dtype
@@ -59,7 +59,7 @@ def run(controller: torch.nn.Module, x: Tensor, memory: Memory) -> tuple[Tensor,
             output, (last, cells) = controller(x.to(dtype), (hidden.to(dtype), cells.to(dtype)))
     else:
         output, (last, cells) = controller(x, (hidden, cells))
-    return output, Memory(last.unbind(0), cells.unbind(0))
+    return output, ControllerState(last.unbind(0), cells.unbind(0))
 
 
 @opaque
@@ -84,7 +84,7 @@ def _has_lstm(dtype: torch.dtype) -> bool:
     return True
 
 
-def call(controller: torch.nn.Module, x: Tensor, memory: Memory) -> Memory:
+def call(controller: torch.nn.Module, x: Tensor, memory: ControllerState) -> ControllerState:
     """One step of a controller that is called, as a network of torch is, with the input [B, input_size]."""
     return run(controller, x[:, None], memory)[1]
 
@@ -116,8 +116,8 @@ def step(
     weights: Sequence[Sequence[Tensor]],
     given: Tensor,
     reading: Tensor,
-    memory: Memory,
-) -> Memory:
+    memory: ControllerState,
+) -> ControllerState:
     """One step.
 
     Args:
@@ -141,4 +141,4 @@ def step(
         else:
             x = torch.rnn_tanh_cell(x, memory.hidden[layer], *own)
         hidden.append(x)
-    return Memory(tuple(hidden), tuple(cells))
+    return ControllerState(tuple(hidden), tuple(cells))

@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from ndstack.automata import Transition, UnionPDA
-from ndstack.nn.rnn import StackRNN
+from ndstack.nn.networks.rnn import StackRNN
 from ndstack.stacks import Nondeterministic
 
 SATURATED = 1e4

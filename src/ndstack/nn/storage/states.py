@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.nn.state import NetworkState
+from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.nondeterministic.cpu.carried import Filled, Place
-from ndstack.ops.nondeterministic.cpu.engine import LIMITS, CpuChart
 from ndstack.ops.nondeterministic.cpu.layout import layout
+from ndstack.ops.nondeterministic.cpu.scan import LIMITS, CpuChart
 from ndstack.stacks import State
 
 STRUCTURE = "structure"
@@ -28,7 +28,7 @@ _MOST_NUMBERS = 2**31
 _WRONG = (KeyError, ValueError, TypeError, AttributeError, IndexError, RuntimeError, MemoryError)
 
 
-def pack(state: NetworkState) -> dict[str, Tensor]:
+def pack_state(state: NetworkState) -> dict[str, Tensor]:
     """The tensors of a state by name, its structure among them."""
     tensors: dict[str, Tensor] = {}
     structure = _describe(state, tensors)
@@ -36,8 +36,8 @@ def pack(state: NetworkState) -> dict[str, Tensor]:
     return {STRUCTURE: torch.frombuffer(bytearray(text), dtype=torch.uint8), **tensors}
 
 
-def unpack(tensors: Mapping[str, Tensor]) -> NetworkState:
-    """The state that `pack` took apart; its tensors are on the CPU."""
+def unpack_state(tensors: Mapping[str, Tensor]) -> NetworkState:
+    """The state that `pack_state` took apart; its tensors are on the CPU."""
     try:
         structure = json.loads(bytes(tensors[STRUCTURE].tolist()))
         state = _restore(structure, tensors)

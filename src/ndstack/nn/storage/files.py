@@ -18,8 +18,8 @@ from torch import Tensor
 
 from ndstack import files, zoo
 from ndstack.errors import NdstackError, first_problem
-from ndstack.nn.configuration import ModelConfig, describe
-from ndstack.nn.language_model import LanguageModel
+from ndstack.nn.language_models.language_model import LanguageModel
+from ndstack.nn.storage.description import ModelConfig, describe
 
 CONFIGURATION = "model.json"
 PARAMETERS = "model.safetensors"
@@ -33,7 +33,7 @@ def save(model: LanguageModel, folder: str | Path) -> None:
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files.replace(folder / PARAMETERS, pack(model.state_dict()))
+        files.replace(folder / PARAMETERS, pack_tensors(model.state_dict()))
         files.replace(folder / CONFIGURATION, (configuration.model_dump_json(indent=2) + "\n").encode())
     except OSError as error:
         raise NdstackError(f"cannot write a model to {folder}: {error.strerror or error}") from None
@@ -62,20 +62,20 @@ def load(
         raise NdstackError(f"{path} does not describe a model: {first_problem(error)}") from None
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:  # of torch, if sizes are too great
         raise NdstackError(f"{path} does not describe a model: {' '.join(str(error).split())}") from None
-    tensors, _ = read(folder / parameters, expected)
+    tensors, _ = read_tensors(folder / parameters, expected)
     model = configuration.make()
     model.load_state_dict(tensors)
     return model.to(device).eval()
 
 
-def pack(tensors: dict[str, Tensor], note: str = "") -> bytes:
+def pack_tensors(tensors: dict[str, Tensor], note: str = "") -> bytes:
     """The content of a safetensors file that carries a note and a checksum of everything."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     metadata = {"ndstack": json.dumps({"note": note, "sha256": _checksum(tensors, note)})}
     return safetensors.torch.save(tensors, metadata=metadata)  # one key: the order of several is not fixed
 
 
-def read(path: Path, expected: dict[str, Tensor] | None = None) -> tuple[dict[str, Tensor], str]:
+def read_tensors(path: Path, expected: dict[str, Tensor] | None = None) -> tuple[dict[str, Tensor], str]:
     """The tensors and the note of a file that `pack` made.
 
     Args:

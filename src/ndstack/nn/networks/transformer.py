@@ -21,16 +21,16 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError, check_size
-from ndstack.nn.attention import (
+from ndstack.nn.networks.attention import (
     Attention,
     AttentionState,
     DotProductAttention,
     StackAttention,
     check_dropout,
 )
-from ndstack.nn.backbone import Backbone, check_input
-from ndstack.nn.positions import sinusoidal_positions
-from ndstack.nn.state import NetworkState
+from ndstack.nn.networks.backbone import Backbone, check_input
+from ndstack.nn.networks.positions import sinusoidal_positions
+from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import refuse_recording
 from ndstack.stacks.base import Stack, State
 from ndstack.stacks.state import Device

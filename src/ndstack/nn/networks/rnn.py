@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError, check_size
-from ndstack.nn import controllers, parts
-from ndstack.nn.backbone import Backbone, check_input
-from ndstack.nn.controllers import ControllerKind, Memory, make_controller
-from ndstack.nn.state import NetworkState
+from ndstack.nn.networks import controllers, unmodified
+from ndstack.nn.networks.backbone import Backbone, check_input
+from ndstack.nn.networks.controllers import ControllerKind, ControllerState, make_controller
+from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import opaque, refuse_recording
 from ndstack.stacks import LSTMWeights, Stack, State
 from ndstack.stacks.state import Device
@@ -60,7 +60,7 @@ class StackRNN(Backbone):
         output_reading: whether the output is h_t and r_t side by side, so that it does not lag a step behind
             the stack.
         normalize_reading: whether a nondeterministic stack reads probabilities; if not, the weights of runs
-            (`ndstack.nn.unnormalized`).
+            (`ndstack.nn.networks.unnormalized`).
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class StackRNN(Backbone):
             self.reader = torch.nn.Sequential(*(part for one in layers for part in (one, torch.nn.Tanh())))
 
     def extra_repr(self) -> str:
-        """What `print` shows beside the parts."""
+        """What `print` shows beside the unmodified."""
         names = ("input_size", "hidden_size", "push_hidden", "reading_layers", "output_reading")
         return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
@@ -139,7 +139,7 @@ class StackRNN(Backbone):
         state = self.start(x.shape[0], x.dtype, x.device) if state is None else self._like(state, x)
         refuse_recording()
         if self.stack is None:
-            output, memory = controllers.run(self.controller, x, Memory(state.hidden, state.cells))
+            output, memory = controllers.run(self.controller, x, ControllerState(state.hidden, state.cells))
             return output, RNNState(*memory, None)
         return self._with_stack(x, state)
 
@@ -167,12 +167,12 @@ class StackRNN(Backbone):
     def _drives(self) -> bool:
         """Whether the stack can be driven by the weights of the layers, instead of what these give."""
         layers = [layer for layer in (self.actions, self.pushed) if layer is not None]
-        return not parts.hooked(self.stack) and all(map(parts.is_linear, layers))
+        return not unmodified.hooked(self.stack) and all(map(unmodified.is_linear, layers))
 
     def _untouched(self, controller: torch.nn.Module) -> bool:
         read_size = 0 if self.stack is None else self.stack.reading_size
         sizes = self.hidden_size if self.reading_layers else read_size
-        return parts.is_recurrent(controller, self.input_size + sizes, self.hidden_size, self.num_layers)
+        return unmodified.is_recurrent(controller, self.input_size + sizes, self.hidden_size, self.num_layers)
 
     def _own(self, state: NetworkState) -> RNNState:
         if not isinstance(state, RNNState):
@@ -232,7 +232,7 @@ class StackRNN(Backbone):
         assert self.stack is not None
         advance, drives = self._stepper(x), self._drives and not self.push_hidden
         controls = self._controls() if drives else ()
-        memory, stack = Memory(state.hidden, state.cells), state.stack
+        memory, stack = ControllerState(state.hidden, state.cells), state.stack
         assert stack is not None
         hidden, readings = [], []
         for t in range(x.shape[1]):
@@ -250,7 +250,7 @@ class StackRNN(Backbone):
             return nothing[0], nothing[1], state
         return torch.stack(hidden, dim=1), torch.stack(readings, dim=1), RNNState(*memory, stack)
 
-    def _stepper(self, x: Tensor) -> Callable[[int, Tensor, Memory], Memory]:
+    def _stepper(self, x: Tensor) -> Callable[[int, Tensor, ControllerState], ControllerState]:
         """A function of the number of a step, the reading and the memory before it: the controller's step."""
         controller = self.controller
         if not self._untouched(controller):
@@ -270,7 +270,7 @@ class StackRNN(Backbone):
             if self.stack.push_activation != "identity":
                 pushed = getattr(torch, self.stack.push_activation)(pushed)
         new: State
-        if not parts.hooked(self.stack):
+        if not unmodified.hooked(self.stack):
             new = self.stack.step(state, self.actions(top), pushed)
             return new
         vectors = None if pushed is None else pushed[:, None]
@@ -279,7 +279,7 @@ class StackRNN(Backbone):
 
 
 def _unnormalized(stack: Stack[Any] | None) -> Stack[Any]:
-    from ndstack.nn.unnormalized import Unnormalized
+    from ndstack.nn.networks.unnormalized import Unnormalized
 
     if stack is None:
         raise NdstackError("normalize_reading=False needs a nondeterministic stack, but none is given")

@@ -9,7 +9,7 @@ import torch
 
 
 @contextlib.contextmanager
-def evaluating(model: torch.nn.Module) -> Iterator[None]:
+def evaluation_mode(model: torch.nn.Module) -> Iterator[None]:
     """Without gradients and dropout; afterwards as it was, whatever happened."""
     training = model.training
     model.eval()

@@ -4,7 +4,7 @@
     y = σ(W₂ σ(W₁ h_{|w|+1} + b₁) + b₂) such that, after reading w EOS, we have y > 1/2 iff w ∈ L."
 
 `recognizer` compiles grammars into automata and these into a `StackRNN` and an MLP; nothing is trained. How
-the weights are set, and why the result is exact, is in `ndstack.nn.compiled`.
+the weights are set, and why the result is exact, is in `ndstack.nn.proofs.construction`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ from ndstack.automata.pda import BottomMarkedPDA
 from ndstack.errors import NdstackError
 from ndstack.grammars import CFG, Rule
 from ndstack.grammars.greibach import ASK_THE_GRAMMAR
-from ndstack.nn.compiled import Layout, compile_mlp, compile_rnn, with_trap
+from ndstack.nn.proofs.construction import Layout, compile_mlp, compile_rnn, with_trap
 
 EOS, UNKNOWN = "EOS", "unknown"
 

@@ -12,7 +12,7 @@ from ndstack.automata import PDARun, accepting_runs
 from ndstack.automata.compact import compact
 from ndstack.automata.pda import show_stack
 from ndstack.grammars import CFG, WeightedCFG, parses
-from ndstack.nn.recognition import Recognizer, recognizer
+from ndstack.nn.proofs.recognition import Recognizer, recognizer
 
 if TYPE_CHECKING:
     from nltk import Tree

@@ -8,13 +8,13 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from ndstack.errors import NdstackError
-from ndstack.nn.adaptive import AdaptiveOutput
-from ndstack.nn.attention import DotProductAttention, StackAttention
-from ndstack.nn.backbone import Backbone
-from ndstack.nn.controllers import ControllerKind
-from ndstack.nn.language_model import InputKind, LanguageModel, OutputKind
-from ndstack.nn.rnn import StackRNN
-from ndstack.nn.transformer import Transformer, TransformerLayer
+from ndstack.nn.language_models.adaptive import AdaptiveOutput
+from ndstack.nn.language_models.language_model import InputKind, LanguageModel, OutputKind
+from ndstack.nn.networks.attention import DotProductAttention, StackAttention
+from ndstack.nn.networks.backbone import Backbone
+from ndstack.nn.networks.controllers import ControllerKind
+from ndstack.nn.networks.rnn import StackRNN
+from ndstack.nn.networks.transformer import Transformer, TransformerLayer
 from ndstack.stacks import Several, Stack, Stratification, Superposition
 
 Size = Annotated[int, Field(ge=1, lt=10**9)]

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.grammars.grammar import Word
-from ndstack.nn.evaluating import evaluating
-from ndstack.nn.language_model import LanguageModel
+from ndstack.nn.language_models.evaluation_mode import evaluation_mode
+from ndstack.nn.language_models.language_model import LanguageModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +94,7 @@ def beam_search(
     searches = [_Search(model, prefix, max_length, width) for prefix in _checked(model, prefixes, max_length)]
     alive = searches
     device = model.device
-    with evaluating(model):
+    with evaluation_mode(model):
         logits, state = model(torch.empty(len(searches), 0, dtype=torch.long, device=device))
         while alive:
             log_p = logits[:, -1].double().log_softmax(dim=1).cpu()
@@ -169,7 +169,7 @@ def _one_by_one(
     scores, complete = [0.0] * len(words), [False] * len(words)
     device = model.device
     alive = list(range(len(words)))
-    with evaluating(model):
+    with evaluation_mode(model):
         logits, state = model(torch.empty(len(words), 0, dtype=torch.long, device=device))
         for time in range(max_length + 1):
             log_p = logits[:, -1].double().log_softmax(dim=1)

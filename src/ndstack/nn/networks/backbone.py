@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.nn.state import NetworkState
+from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import Recordable
 from ndstack.stacks.state import Device
 
