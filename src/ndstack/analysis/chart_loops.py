@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """Lang's recurrence for one sequence in log space as compiled loops that keep gamma, alpha and posteriors.
 
 The kernels that networks run (`ndstack.ops`) keep only what a reading needs. To decompose runs, every inner
@@ -19,7 +20,7 @@ NOTHING = -np.inf
 
 
 @compiler()
-def _log_add(values):  # type: ignore[no-untyped-def]
+def _log_add(values):
     """Return the log of the sum of exponentials."""
     top = values.max()
     if top == NOTHING:
@@ -32,7 +33,7 @@ def _log_add(values):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def _popped(gamma, pop, t, low, best):  # type: ignore[no-untyped-def]
+def _popped(gamma, pop, t, low, best):
     """Return gamma'[k, c -> t, r] for the rows k + 1 above `low`, [n+1, K, Q]."""
     K, Q = pop.shape[1:]
     found = np.full((gamma.shape[0], K, Q), NOTHING)
@@ -47,7 +48,7 @@ def _popped(gamma, pop, t, low, best):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def _pop_term(gamma, popped, row, t, a, r, y, S, best):  # type: ignore[no-untyped-def]
+def _pop_term(gamma, popped, row, t, a, r, y, S, best):
     """Return the pop term of gamma[i, a -> t, (r, y)], in log space."""
     K = gamma.shape[2]
     top = NOTHING
@@ -66,7 +67,7 @@ def _pop_term(gamma, popped, row, t, a, r, y, S, best):  # type: ignore[no-untyp
 
 
 @compiler()
-def _scaled(popped, alpha, low, t, Q, S):  # type: ignore[no-untyped-def]
+def _scaled(popped, alpha, low, t, Q, S):
     """Return alpha[k, c] gamma'[k, c -> t, r] as scaled numbers, [k, Q, K], and the log scales, [Q, S]."""
     K = Q * S
     scale = np.full((Q, S), NOTHING)
@@ -84,7 +85,7 @@ def _scaled(popped, alpha, low, t, Q, S):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def inner_and_forward_weights(push, replace, pop, Q, S, window, first, best):  # type: ignore[no-untyped-def]
+def inner_and_forward_weights(push, replace, pop, Q, S, window, first, best):
     """Return gamma [n+1, n+1, K, K], alpha [n+2, K] and the shares.
 
     The log weights are push [n, K, K], replace [n, K, K] and pop [n, K, Q]. `first` is 0 if the initial
@@ -137,7 +138,7 @@ def inner_and_forward_weights(push, replace, pop, Q, S, window, first, best):  #
 
 
 @compiler()
-def _forward(gamma, alpha, share, t, low, best):  # type: ignore[no-untyped-def]
+def _forward(gamma, alpha, share, t, low, best):
     """Compute alpha[t] and the shares of column t in place."""
     K = alpha.shape[1]
     terms = np.empty((t + 1 - low) * K)
@@ -153,7 +154,7 @@ def _forward(gamma, alpha, share, t, low, best):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def transition_posteriors(replace, pop, Q, S, window, first, gamma, alpha, share, end):  # type: ignore[no-untyped-def]
+def transition_posteriors(replace, pop, Q, S, window, first, gamma, alpha, share, end):
     """Return the posterior of push, replace and pop at every step, given that of the types at the end.
 
     `used[i+1, t, a, b]` is the probability that a run contains a push computation from (i, a) to (t, b), and
@@ -190,7 +191,7 @@ def transition_posteriors(replace, pop, Q, S, window, first, gamma, alpha, share
 
 
 @compiler()
-def _share_out(replace, S, gamma, alpha, share, used, popped, replaces, t, low):  # type: ignore[no-untyped-def]
+def _share_out(replace, S, gamma, alpha, share, used, popped, replaces, t, low):
     """Distribute column t except its pushes; return what pops from (k, c) to state r receive, [n+1, K, Q]."""
     K, Q = popped.shape[1:]
     entered = np.zeros(popped.shape)

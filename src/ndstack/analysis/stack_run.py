@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ndstack.automata import BOTTOM
 
@@ -164,7 +164,7 @@ class StackRun:
         root = Tree(names.symbols[0], [])
         open_ = [root]
         for move, after in zip(self.moves, self.configurations[1:], strict=True):
-            leaf: Any = names.inputs[move.time - 1]
+            leaf: str | Tree = names.inputs[move.time - 1]
             if types:
                 leaf = Tree(names.type(after.state, after.stack[-1].symbol), [leaf])
             if move.action == "push":
@@ -181,7 +181,7 @@ class StackRun:
                 open_.pop()
         return root
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the run, with all names, for `json.dumps`."""
         names = self.names
         steps = [

@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """Compiled searches of the stack WFA, from the top of a stack down.
 
 `share[i + 1, t, a, b]` is the probability, given the configuration type (t, b), that (i, a) is below the top
@@ -12,7 +13,7 @@ NEGLIGIBLE = 1e-15  # a smaller fraction of the probability is ignored
 
 
 @compiler()
-def best_below(share, t, bottom_fix):  # type: ignore[no-untyped-def]
+def best_below(share, t, bottom_fix):
     """Return the probability of the best path from the bottom to each node, given that node, [t + 2, K]."""
     K = share.shape[3]
     best = np.zeros((t + 2, K))
@@ -28,7 +29,7 @@ def best_below(share, t, bottom_fix):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def on_path(share, below, ends, t, least, most):  # type: ignore[no-untyped-def]
+def on_path(share, below, ends, t, least, most):
     """Return the marginal probabilities of nodes and edges at time t; `below` is from `best_below`.
 
     The results are the probability of each node, [t + 2, K]; the edges whose probability is greater than
@@ -69,7 +70,7 @@ def on_path(share, below, ends, t, least, most):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def _keep(places, sizes, scores, enough):  # type: ignore[no-untyped-def]
+def _keep(places, sizes, scores, enough):
     """Return the entries with scores above `enough`, in arrays with room for more, and their number."""
     kept = scores > enough
     number = kept.sum()
@@ -80,7 +81,7 @@ def _keep(places, sizes, scores, enough):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def _below(share, under, rows, K):  # type: ignore[no-untyped-def]
+def _below(share, under, rows, K):
     """Return the probability of the nodes below `under` [rows * K], [(rows + 1) * K], and the work done."""
     standing = np.zeros((rows + 1, K))
     least = NEGLIGIBLE * under.sum()
@@ -105,7 +106,7 @@ def _below(share, under, rows, K):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def search_stacks(share, ends, t, S, bottom_fix, k, limit):  # type: ignore[no-untyped-def]
+def search_stacks(share, ends, t, S, bottom_fix, k, limit):
     """Find the k most probable stacks at time t by best-first search, from the top down.
 
     The results are, for each upper part of a stack, its probability, the upper part that it extends (-1 if

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -123,7 +122,7 @@ def _caught(model: Model) -> Iterator[list[CaughtStack]]:
 
 
 def _of_rnn(caught: list[CaughtStack]) -> Callable[..., None]:
-    def catch(rnn: StackRNN, _: Any, output: tuple[Tensor, Any]) -> None:
+    def catch(rnn: StackRNN, _: object, output: tuple[Tensor, object]) -> None:
         assert rnn.stack is not None
         assert rnn.actions is not None
         hidden = output[0][0, :, : rnn.hidden_size]

@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """The inside algorithm as compiled loops; see `ndstack.grammars.inside`."""
 
 import numpy as np
@@ -9,9 +10,7 @@ SMALLEST = 1e-280
 
 
 @compiler()
-def inside_kernel(  # type: ignore[no-untyped-def]
-    word, start, first, parent, right, weight, up_first, up_parent, up_weight
-):
+def inside_kernel(word, start, first, parent, right, weight, up_first, up_parent, up_weight):
     """Return the log inside weight of the whole word, and whether no precision was lost."""
     n, size = len(word), len(first) - 1
     value = np.zeros((n, n + 1, size))  # [i, l, A]; the largest value of a span is 1

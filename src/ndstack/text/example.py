@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -82,7 +81,7 @@ def _write(folder: Path, sentences: int, seed: int) -> None:
     (folder / "pairs.jsonl").write_text(pairs, encoding="utf-8")
 
 
-def _suite(name: str, circuit: str, middle: list[str]) -> dict[str, Any]:
+def _suite(name: str, circuit: str, middle: list[str]) -> dict[str, object]:
     """Return a suite of four conditions: singular and plural subjects, verbs that match and that do not."""
     items = []
     for number, noun in enumerate(SINGULAR, 1):

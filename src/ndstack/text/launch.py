@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from ndstack import training
 from ndstack.errors import TrainingError
@@ -15,7 +14,7 @@ from ndstack.training import CorpusConfig, Result, Run, RunConfig, Share, Task
 from ndstack.training.config import merge
 from ndstack.training.material import Show, make_model
 
-RECIPE: dict[str, Any] = {
+RECIPE: dict[str, object] = {
     "optimizer": "sgd",
     "learning_rate": 20.0,
     "clip": 0.25,
@@ -28,13 +27,13 @@ RECIPE: dict[str, Any] = {
 """The settings of sections 7.3 and 9.4. There, for a loss per token, the learning rate is drawn from [1, 100]
 and the clipping threshold from [0.0112, 1.12], both log-uniformly; these are two values that work well."""
 
-TRANSFORMER: dict[str, Any] = RECIPE | {"optimizer": "adam", "learning_rate": 1e-3, "clip": 1.0}
+TRANSFORMER: dict[str, object] = RECIPE | {"optimizer": "adam", "learning_rate": 1e-3, "clip": 1.0}
 """The settings for transformers, which do not train well with SGD."""
 
 
 def model_options(
     name: str, hidden: int = 256, window: int | None = 35, depth: int | None = 10
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the options of a model on text: its sizes and, for recurrent networks, uniform initialization.
 
     Args:
@@ -50,7 +49,7 @@ def model_options(
             "such as sup-22 or vrns-3-3-5"
         )
     nondeterministic = parsed.stack not in ("", "strat", "sup", "sup-h")
-    own: dict[str, Any] = {
+    own: dict[str, object] = {
         "window": window if nondeterministic else None,
         "depth": depth if parsed.stack in ("sup", "sup-h") else None,
     }
@@ -67,7 +66,7 @@ def configure(
     hidden: int = 256,
     window: int | None = 35,
     depth: int | None = 10,
-    settings: dict[str, Any] | None = None,
+    settings: dict[str, object] | None = None,
 ) -> RunConfig:
     """Return the configuration of a training run on text.
 
@@ -124,7 +123,7 @@ def open_corpus(settings: CorpusConfig) -> Corpus:
     return corpus
 
 
-def corpus_settings(folder: str | Path) -> dict[str, Any]:
+def corpus_settings(folder: str | Path) -> dict[str, object]:
     """Return the `corpus` table of the configuration of a run on this corpus."""
     folder = real(folder)
     header = read_corpus(folder).header

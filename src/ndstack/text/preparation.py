@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -161,7 +161,7 @@ def _encode(
     source: Stretch,
     target: Path,
     vocabulary: Vocabulary,
-    dtype: np.dtype[Any],
+    dtype: np.dtype[np.uint16] | np.dtype[np.uint32],
     tokenize: Tokenize,
     progress: Advance,
 ) -> Split:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+from typing import TYPE_CHECKING
 
 from ndstack.analysis.figures.picture import Picture, check_steps, color, ink, plain, upright
 from ndstack.analysis.stack_run import StackRun
@@ -90,11 +91,11 @@ class _Drawer:
 
     def draw(self, node: Tree | str, level: int) -> tuple[float, float]:
         """Draw a subtree, and return the position of its label."""
-        look: dict[str, Any] = {"ha": "center", "va": "center", "zorder": 3}
+        write = functools.partial(self.axes.text, ha="center", va="center", zorder=3, bbox=_PAPER)
         if isinstance(node, str):
             x, y = float(self.leaves), -float(self.depth)
             self.leaves += 1
-            self.axes.text(x, y, plain(node), fontsize=10, bbox=_PAPER, **look)
+            write(x, y, plain(node), fontsize=10)
             return x, y
         below = [self.draw(child, level + 1) for child in node]
         x = (below[0][0] + below[-1][0]) / 2 if below else float(self.leaves)
@@ -103,7 +104,7 @@ class _Drawer:
             self.axes.plot(
                 [x, child_x, child_x], [y, y - 1, child_y], color="#888888", linewidth=0.9, zorder=1
             )
-        self.axes.text(x, y, plain(node.label()), fontsize=9, color="#0072B2", bbox=_PAPER, **look)
+        write(x, y, plain(node.label()), fontsize=9, color="#0072B2")
         return x, y
 
 
