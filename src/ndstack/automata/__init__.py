@@ -3,12 +3,7 @@
 from ndstack.automata.allsums import allsum, log_probability
 from ndstack.automata.conversion import bottom_marked, restrict, to_restricted
 from ndstack.automata.examples import unmarked_reversal_pda
-from ndstack.automata.langs_algorithm import (
-    Lang,
-    accepts,
-    log_stringsum,
-    stringsum,
-)
+from ndstack.automata.langs_algorithm import Lang, accepts, log_stringsum, stringsum
 from ndstack.automata.pda import (
     BOTTOM,
     PDA,

@@ -192,8 +192,7 @@ class RestrictedWPDA(RestrictedPDA):
     def is_probabilistic(self, tolerance: float = 1e-9) -> bool:
         """Return whether, for every q, a and x, the weights of the transitions from (q, a, x) sum to 1."""
         totals = dict.fromkeys(
-            ((q, a, x) for q in self.states for a in self.input_alphabet for x in self.stack_alphabet),
-            0.0,
+            ((q, a, x) for q in self.states for a in self.input_alphabet for x in self.stack_alphabet), 0.0
         )
         for t in self.transitions:
             totals[t.state, t.read, t.pop[0]] += t.weight

@@ -133,11 +133,7 @@ def edge_curve(
 
 
 def _edge(
-    edge: Edge[T],
-    label: str,
-    place: dict[Node, tuple[float, float]],
-    lanes: dict[Edge[T], float],
-    time: int,
+    edge: Edge[T], label: str, place: dict[Node, tuple[float, float]], lanes: dict[Edge[T], float], time: int
 ) -> str:
     points, (label_x, label_y) = edge_curve(edge, place, lanes.get(edge), WIDTH)
     commands = ("M", "C", "", "", "L", "C", "", "")

@@ -92,8 +92,7 @@ def binarise(grammar: WeightedCFG) -> BinaryGrammar:
 def uniform(grammar: CFG) -> PCFG:
     """Return the grammar with equal probabilities for all rules of a nonterminal."""
     return PCFG(
-        tuple(Rule(r.left, r.right, 1 / len(grammar.rules_for(r.left))) for r in grammar.rules),
-        grammar.start,
+        tuple(Rule(r.left, r.right, 1 / len(grammar.rules_for(r.left))) for r in grammar.rules), grammar.start
     )
 
 

@@ -179,10 +179,7 @@ def _left(rule: Rule) -> Nonterminal:
 
 
 def _begin_with_terminal(
-    left: Nonterminal,
-    edge: Rule,
-    end: tuple[Nonterminal, ...],
-    begins: dict[Symbol, list[Rule]],
+    left: Nonterminal, edge: Rule, end: tuple[Nonterminal, ...], begins: dict[Symbol, list[Rule]]
 ) -> Iterator[Rule]:
     """Yield `left` → β `end` for the edge C → Bβ, with the first symbol of β expanded if it is a variable."""
     first, *rest = edge.right[1:]

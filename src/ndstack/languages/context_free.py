@@ -121,9 +121,7 @@ def _choice(left: str, options: list[tuple[str, float]]) -> list[Rule]:
     """Return rules from right sides in which words are variables and other characters are terminals."""
     return [
         Rule(
-            Nonterminal(left),
-            tuple(Nonterminal(s) if s.isalpha() else s for s in right.split()),
-            probability,
+            Nonterminal(left), tuple(Nonterminal(s) if s.isalpha() else s for s in right.split()), probability
         )
         for right, probability in options
     ]

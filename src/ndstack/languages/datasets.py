@@ -86,11 +86,7 @@ class Dataset:
 
 
 def make_dataset(
-    language: Language,
-    seed: int,
-    plan: Plan | None = None,
-    *,
-    progress: Advance = no_progress,
+    language: Language, seed: int, plan: Plan | None = None, *, progress: Advance = no_progress
 ) -> Dataset:
     """Draw a data set; the same language, seed and plan always give the same strings.
 
@@ -120,12 +116,7 @@ def make_dataset(
             progress(plan.test_per_length)
 
     return Dataset(
-        language,
-        seed,
-        plan,
-        tuple(batches(plan.train, 0)),
-        tuple(batches(plan.validation, 1)),
-        tuple(test()),
+        language, seed, plan, tuple(batches(plan.train, 0)), tuple(batches(plan.validation, 1)), tuple(test())
     )
 
 

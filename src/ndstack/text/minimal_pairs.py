@@ -77,11 +77,7 @@ def read_pairs(path: Path) -> list[Pair]:
 
 
 def evaluate_pairs(
-    pairs: Sequence[Pair],
-    scorer: Scorer,
-    *,
-    tokenized: bool = False,
-    progress: Advance = no_progress,
+    pairs: Sequence[Pair], scorer: Scorer, *, tokenized: bool = False, progress: Advance = no_progress
 ) -> PairResults:
     """Score pairs of sentences.
 
