@@ -74,11 +74,11 @@ class Lang(Generic[T]):
             self._forward[node] = ring.sum(ring.times(self._forward[o], w) for o, w in origins.items())
 
     def inner(self, origin: Node, node: Node) -> T:
-        """γ[i → t][q, x → r, y]; `ROOT` is the origin of what stands under nothing."""
+        """`γ[i → t][q, x → r, y]`; `ROOT` is the origin of what stands under nothing."""
         return self._inner.get(node, {}).get(origin, self.semiring.zero)
 
     def forward(self, time: int) -> dict[tuple[str, str], T]:
-        """α[t][r, y]: the total weight of runs that end after t symbols in state r with y on top."""
+        """`α[t][r, y]`: the total weight of runs that end after t symbols in state r with y on top."""
         return {(n.state, n.symbol): self._forward[n] for n in self._layer(time)}
 
     def stringsum(self) -> T:

@@ -72,7 +72,9 @@ def configure(
     Args:
         corpus: a folder that `prepare` made.
         model: a name of `ndstack.nn.models`.
-        hidden, window, depth: see `options`.
+        hidden: see `options`.
+        window: see `options`.
+        depth: see `options`.
         settings: whatever is to be different, as in `config.json`.
     """
     folder = real(corpus)
