@@ -8,7 +8,7 @@ from ndstack.analysis import trace
 from ndstack.analysis.figures import draw_stacks, draw_wfa
 from ndstack.automata import Lang, run_svg, unmarked_reversal_pda
 from ndstack.nn import recognizer
-from ndstack.nn.examples import SENTENCE, english
+from ndstack.nn.proofs.examples import SENTENCE, english
 from ndstack.semirings import REAL
 
 HERE = Path(__file__).parent / "pictures"

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ndstack.nn import StackRNN
-from ndstack.nn.initialization import initialize
+from ndstack.nn.networks.initialization import initialize
 from ndstack.stacks import Nondeterministic, Stack
 
 SYMBOLS = "01#"

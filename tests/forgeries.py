@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from ndstack.nn import StackRNN, Transformer, carried
+from ndstack.nn import StackRNN, Transformer
+from ndstack.nn.storage import states
 from ndstack.stacks import Nondeterministic, Several, State, Stratification, Superposition
 
 FORGERIES: dict[str, Any] = {}
@@ -201,9 +202,9 @@ def checkpoint(choice):
     network = choice.choice(networks())
     with torch.no_grad():
         state = network(inputs(choice, most=choice.choice([3, 9, 40])))[1]
-    packed = {name: tensor.clone() for name, tensor in carried.pack(state).items()}
-    names = [name for name in packed if name != carried.STRUCTURE]
-    structure = json.loads(bytes(packed[carried.STRUCTURE].tolist()))
+    packed = {name: tensor.clone() for name, tensor in states.pack_state(state).items()}
+    names = [name for name in packed if name != states.STRUCTURE]
+    structure = json.loads(bytes(packed[states.STRUCTURE].tolist()))
     for _ in range(choice.choice([0, 1, 1, 1, 2, 3])):
         if choice.random() < 0.3 and names:
             name = choice.choice(names)
@@ -211,8 +212,8 @@ def checkpoint(choice):
         else:
             change_structure(structure, names, choice)
     raw = json.dumps(structure).encode()
-    packed[carried.STRUCTURE] = torch.frombuffer(bytearray(raw), dtype=torch.uint8)
-    carry_on(network, carried.unpack(packed), choice)
+    packed[states.STRUCTURE] = torch.frombuffer(bytearray(raw), dtype=torch.uint8)
+    carry_on(network, states.unpack_state(packed), choice)
 
 
 @forgery
@@ -223,8 +224,8 @@ def chart(choice):
     )
     with torch.no_grad():
         state = network(inputs(choice, most=40))[1]
-    packed = dict(carried.pack(state))
-    structure = json.loads(bytes(packed[carried.STRUCTURE].tolist()))
+    packed = dict(states.pack_state(state))
+    structure = json.loads(bytes(packed[states.STRUCTURE].tolist()))
     stack = structure["fields"]["stack"]["fields"]
     claimed = stack["memory"]["chart"]
     for _ in range(choice.randint(1, 3)):
@@ -241,11 +242,11 @@ def chart(choice):
             if choice.random() < 0.5:
                 stack["time"] = {"value": claimed["time"]}
     if choice.random() < 0.5:  # tensors that agree with some of it
-        for name in [name for name in packed if name != carried.STRUCTURE]:
+        for name in [name for name in packed if name != states.STRUCTURE]:
             if choice.random() < 0.3:
                 packed[name] = changed_tensor(packed[name], choice)
-    packed[carried.STRUCTURE] = torch.frombuffer(bytearray(json.dumps(structure).encode()), dtype=torch.uint8)
-    carry_on(network, carried.unpack(packed), choice)
+    packed[states.STRUCTURE] = torch.frombuffer(bytearray(json.dumps(structure).encode()), dtype=torch.uint8)
+    carry_on(network, states.unpack_state(packed), choice)
 
 
 def state_of(stack, choice, batch=2, dtype=None):

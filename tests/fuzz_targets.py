@@ -62,7 +62,7 @@ def grammar_file(raw):
 def formula(text):
     from ndstack.text import formulas
 
-    found = formulas.parse(text)
+    found = formulas.parse_formula(text)
     formulas.is_true(found, lambda number, condition: 1.0)
     list(formulas.regions(found))
 
@@ -78,18 +78,18 @@ def _short_suite():
 
 @target(lazily(lambda: altered(_short_suite())))
 def suite(raw):
-    from ndstack.text.generalization import evaluate
+    from ndstack.text.generalization import evaluate_suites
     from ndstack.text.suites import read_suite
 
     with file(raw) as path:
         found = read_suite(path)
-    evaluate([found], lambda sentences: [[1.0] * len(words) for words in sentences])
+    evaluate_suites([found], lambda sentences: [[1.0] * len(words) for words in sentences])
 
 
 @target(lazily(lambda: st.one_of(altered(json.loads(content("example/pairs.jsonl").splitlines()[0])),
                                  noisy(content("example/pairs.jsonl")[:500]))))  # fmt: skip
 def pairs(raw):
-    from ndstack.text.pairs import evaluate_pairs, read_pairs
+    from ndstack.text.minimal_pairs import evaluate_pairs, read_pairs
 
     with file(raw) as path:
         found = read_pairs(path)
@@ -226,7 +226,7 @@ def lengths(text):
 
 @target(lazily(lambda: altered(values("model/model.json"))))
 def model_description(raw):
-    from ndstack.nn.storage import load
+    from ndstack.nn.storage.files import load
 
     with with_file("model", "model.json", raw) as folder:
         load(folder)
@@ -240,7 +240,7 @@ def _with_length(raw):
 @target(lazily(lambda: st.one_of(noisy(content("model/model.safetensors")),
                                  _with_length(content("model/model.safetensors")))))  # fmt: skip
 def parameters(raw):
-    from ndstack.nn.storage import load
+    from ndstack.nn.storage.files import load
 
     with with_file("model", "model.safetensors", raw) as folder:
         load(folder)
@@ -278,7 +278,7 @@ def _training():
 )
 def checkpoint(shapes, whole, note):
     """A state with a right checksum and wrong content."""
-    from ndstack.nn.storage import pack
+    from ndstack.nn.storage.files import pack_tensors
     from ndstack.training import Run, RunConfig
     from ndstack.training.checkpoint import Progress, fingerprint, restore
     from ndstack.training.schedule import Schedule
@@ -293,7 +293,7 @@ def checkpoint(shapes, whole, note):
             '"fingerprint": ""', f'"fingerprint": "{fingerprint(run, model)}"'
         )
         (path.parent / "last").mkdir()
-        (path.parent / "last" / "state.safetensors").write_bytes(pack(tensors, text))
+        (path.parent / "last" / "state.safetensors").write_bytes(pack_tensors(tensors, text))
         restore(run, Progress(schedule=Schedule(learning_rate=1.0)), model, optimizer, _OneStage(), 0)
 
 
@@ -306,10 +306,10 @@ class _OneStage:
         return self
 
     def carry(self, tensors):
-        from ndstack.nn import carried
+        from ndstack.nn.storage import states
 
         if tensors:
-            carried.unpack(tensors)
+            states.unpack_state(tensors)
 
 
 NUMBERS = {"tensor": "0"}
@@ -337,18 +337,18 @@ STATE = {
 
 @target(altered({"state": "RNNState", "fields": STATE}))
 def carried_state(raw):
-    from ndstack.nn import carried
+    from ndstack.nn.storage import states
 
     structure = torch.frombuffer(bytearray(raw or b" "), dtype=torch.uint8)
-    carried.unpack({carried.STRUCTURE: structure, "0": torch.zeros(1, 2)})
+    states.unpack_state({states.STRUCTURE: structure, "0": torch.zeros(1, 2)})
 
 
 @functools.cache
 def _client():
     from fastapi.testclient import TestClient
 
+    from ndstack.analysis.explorer.app import make_app
     from ndstack.analysis.explorer.catalogue import Catalogue
-    from ndstack.analysis.explorer.server import make_app
 
     return TestClient(make_app(Catalogue()), "http://127.0.0.1:8765")
 

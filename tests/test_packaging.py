@@ -97,7 +97,7 @@ def test_the_package_alone_works_outside_the_repository(installed, tmp_path):
 
     code = (
         "import ndstack\n"
-        "from ndstack.analysis.explorer.page import asset\n"
+        "from ndstack.analysis.explorer.page_files import asset\n"
         "print(ndstack.__file__)\n"
         "print(asset('index.html')[:15])\n"
     )

@@ -18,7 +18,7 @@ from tests.training.small import small_config
 LAUNCHER = """
 import subprocess, sys, time
 from ndstack import processes
-with processes.offering():
+with processes.tied_children():
     child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE)
 child.stdout.readline()
 print(child.pid, flush=True)
@@ -67,11 +67,11 @@ def test_a_child_whose_parent_has_ended_before_it_looks_ends_at_once():
 
 
 def test_the_environment_is_as_before(monkeypatch):
-    with processes.offering():
+    with processes.tied_children():
         assert os.environ[processes.LAUNCHER] == str(os.getpid())
     assert processes.LAUNCHER not in os.environ
     monkeypatch.setenv(processes.LAUNCHER, "7")
-    with processes.offering():
+    with processes.tied_children():
         pass
     assert os.environ[processes.LAUNCHER] == "7"
 
@@ -94,8 +94,8 @@ def test_more_than_the_memory_has_room_for_is_refused_in_one_line(machine, tmp_p
     assert not list(tmp_path.iterdir())
     with pytest.raises(NdstackError, match="4 given"):
         processes.check_room(4, "--processes", parameters=1 << 30)
-    assert processes.room() == 2
-    assert processes.room(1 << 30) == 1
+    assert processes.process_capacity() == 2
+    assert processes.process_capacity(1 << 30) == 1
     assert capsys.readouterr().err == ""
 
 

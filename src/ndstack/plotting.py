@@ -67,7 +67,7 @@ def render(figure: Figure, kind: str = "svg") -> bytes:
     return buffer.getvalue()
 
 
-def save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure; the suffix decides the format."""
     check_format(path)
     path.parent.mkdir(parents=True, exist_ok=True)

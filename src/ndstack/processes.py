@@ -1,8 +1,8 @@
 """Processes that end with the one that started them, and how many of them a machine has room for.
 
-A process that starts others names itself in the environment of those (`offering`). They see it when they
-import ndstack, before anything that takes long, and from then on they `follow` it: on Linux the operating
-system ends them with their parent; everywhere a thread sees to it that a process without its parent ends.
+A process that starts others puts its own identifier into their environment (`tied_children`). They read it
+when they import ndstack, before anything that takes long, and call `follow_parent`: on Linux the operating
+system ends them with their parent, and on every system a thread ends a process whose parent has ended.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_THREADS = 256
 
 
 @contextlib.contextmanager
-def offering() -> Iterator[None]:
+def tied_children() -> Iterator[None]:
     """Processes that are started inside will end with this one."""
     before = os.environ.get(LAUNCHER)
     os.environ[LAUNCHER] = str(os.getpid())
@@ -50,7 +50,7 @@ def offering() -> Iterator[None]:
             os.environ[LAUNCHER] = before
 
 
-def follow() -> None:
+def follow_parent() -> None:
     """End with the process that the environment names, if that is our parent; called on `import ndstack`."""
     launcher = os.environ.pop(LAUNCHER, "")
     if not launcher.isdecimal() or os.name != "posix":
@@ -91,7 +91,7 @@ def check_room(count: int, option: str, parameters: int = 0) -> None:
         option: what asks for them, such as "--workers".
         parameters: bytes of the parameters that each of them trains.
     """
-    have, each, use = free_memory(), _need(parameters), room(parameters)
+    have, each, use = free_memory(), _need(parameters), process_capacity(parameters)
     if have is not None and count > max(1, have // each):
         need, free = f"{count * each / GIGABYTE:,.1f}", f"{have / GIGABYTE:,.1f}"
         raise NdstackError(
@@ -105,7 +105,7 @@ def check_room(count: int, option: str, parameters: int = 0) -> None:
         )
 
 
-def room(parameters: int = 0) -> int:
+def process_capacity(parameters: int = 0) -> int:
     """How many processes are worth starting here: one a core, and no more than the memory has room for."""
     have = free_memory()
     return cores() if have is None else max(1, min(cores(), have // _need(parameters)))

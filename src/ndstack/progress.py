@@ -7,7 +7,7 @@ Advance = Callable[[int], object]
 """Is called with the number of steps done since the last call."""
 
 
-def unseen(done: int) -> None:
+def no_progress(done: int) -> None:
     """Nobody looks."""
 
 

@@ -10,7 +10,7 @@ from ndstack.analysis import figures, trace
 from ndstack.analysis.figures.pca import components
 from ndstack.errors import NdstackError
 from ndstack.nn import models, recognizer
-from ndstack.nn.examples import SENTENCE, english
+from ndstack.nn.proofs.examples import SENTENCE, english
 
 WORD = "([])()"
 

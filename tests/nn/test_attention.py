@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.nn.attention import DotProductAttention, StackAttention
+from ndstack.nn.networks.attention import DotProductAttention, StackAttention
 from ndstack.stacks import Several, Stack, Stratification, Superposition
 from ndstack.stacks.nondeterministic import Nondeterministic
 

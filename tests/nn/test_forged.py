@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from ndstack.errors import NdstackError
-from ndstack.nn import StackRNN, carried
-from ndstack.nn.rnn import RNNState
+from ndstack.nn import StackRNN
+from ndstack.nn.networks.rnn import RNNState
+from ndstack.nn.storage import states
 from ndstack.stacks import Nondeterministic
 
 
@@ -18,22 +19,22 @@ def network(*sizes, **options):
 
 def packed(rnn, steps=6):
     with torch.no_grad():
-        return carried.pack(rnn(torch.ones(2, steps, 3))[1])
+        return states.pack_state(rnn(torch.ones(2, steps, 3))[1])
 
 
 def change(tensors, edit):
     """The same with another structure."""
-    structure = json.loads(bytes(tensors[carried.STRUCTURE].tolist()))
+    structure = json.loads(bytes(tensors[states.STRUCTURE].tolist()))
     edit(structure["fields"]["stack"]["fields"])
     raw = bytearray(json.dumps(structure).encode())
-    return {**tensors, carried.STRUCTURE: torch.frombuffer(raw, dtype=torch.uint8)}
+    return {**tensors, states.STRUCTURE: torch.frombuffer(raw, dtype=torch.uint8)}
 
 
 def test_the_chart_of_another_stack_with_the_same_reading():
     """It used to make the fused run write out of bounds."""
     tensors = packed(network(4, 1))
     with pytest.raises(NdstackError, match="the state belongs to a stack of other sizes"):
-        network(2, 2)(torch.ones(2, 3, 3), carried.unpack(tensors))
+        network(2, 2)(torch.ones(2, 3, 3), states.unpack_state(tensors))
 
 
 EDITS = {
@@ -53,7 +54,7 @@ def test_a_chart_whose_sizes_and_tensors_disagree(edit):
     rnn = network(2, 2)
     tensors = change(packed(rnn), lambda stack: edit(stack["memory"]["chart"]))
     with pytest.raises(NdstackError) as caught:
-        rnn(torch.ones(2, 3, 3), carried.unpack(tensors))
+        rnn(torch.ones(2, 3, 3), states.unpack_state(tensors))
     assert "\n" not in str(caught.value)
 
 
@@ -61,19 +62,19 @@ def test_a_chart_at_another_time_than_its_stack():
     rnn = network(2, 2)
     tensors = change(packed(rnn), lambda stack: stack.update(time={"value": 3}))
     with pytest.raises(NdstackError, match="the state belongs to a stack of other sizes"):
-        rnn(torch.ones(2, 3, 3), carried.unpack(tensors))
+        rnn(torch.ones(2, 3, 3), states.unpack_state(tensors))
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
 def test_a_state_of_other_numbers(dtype):
     rnn = network(2, 2, window=3)
     tensors = packed(rnn)
-    stack = json.loads(bytes(tensors[carried.STRUCTURE].tolist()))["fields"]["stack"]["fields"]
+    stack = json.loads(bytes(tensors[states.STRUCTURE].tolist()))["fields"]["stack"]["fields"]
     chart = stack["memory"]["chart"]
     for part in (stack["reading"], chart["columns"], chart["lost"], *chart["times"]):
         name = part["tensor"]
         with pytest.raises(NdstackError):
-            rnn(torch.ones(2, 3, 3), carried.unpack({**tensors, name: tensors[name].to(dtype)}))
+            rnn(torch.ones(2, 3, 3), states.unpack_state({**tensors, name: tensors[name].to(dtype)}))
 
 
 def test_a_state_that_holds_nothing():

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 
 from ndstack.grammars import CFG, LengthTable, generates, uniform
-from ndstack.nn import examples
-from ndstack.nn.recognition import recognizer
+from ndstack.nn.proofs import examples
+from ndstack.nn.proofs.recognition import recognizer
 from tests.oracles import all_words, language_of_grammar
 from tests.strategies import ALPHABET, grammars_with_small_automata
 

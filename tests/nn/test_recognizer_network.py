@@ -9,8 +9,8 @@ import torch
 from ndstack.automata import BOTTOM, PDA, RestrictedPDA, RestrictedWPDA, Transition, accepting_runs
 from ndstack.errors import NdstackError
 from ndstack.grammars import CFG, PCFG
-from ndstack.nn import examples
-from ndstack.nn.recognition import recognize_lines, recognizer, split_line
+from ndstack.nn.proofs import examples
+from ndstack.nn.proofs.recognition import recognize_lines, recognizer, split_line
 
 
 def many_runs():

@@ -9,8 +9,9 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from ndstack.errors import NdstackError
-from ndstack.nn import RNNState, StackRNN, controllers
-from ndstack.nn.unnormalized import Unnormalized
+from ndstack.nn import RNNState, StackRNN
+from ndstack.nn.networks import controllers
+from ndstack.nn.networks.unnormalized import Unnormalized
 from ndstack.stacks import Nondeterministic, Several, Stratification, Superposition
 
 STACKS = {

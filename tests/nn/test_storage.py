@@ -11,7 +11,7 @@ import torch
 
 from ndstack.errors import NdstackError
 from ndstack.nn import LanguageModel, StackRNN, load, models
-from ndstack.nn.backbone import Backbone
+from ndstack.nn.networks.backbone import Backbone
 from ndstack.stacks import Several, Stratification, Superposition
 
 WORDS = ["01#10", "11#11"]

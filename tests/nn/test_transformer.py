@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ndstack.errors import NdstackError
-from ndstack.nn.positions import sinusoidal_positions
-from ndstack.nn.state import NetworkState
-from ndstack.nn.transformer import LayerKind, Transformer, TransformerLayer, TransformerState
+from ndstack.nn.networks.positions import sinusoidal_positions
+from ndstack.nn.networks.state import NetworkState
+from ndstack.nn.networks.transformer import LayerKind, Transformer, TransformerLayer, TransformerState
 from ndstack.stacks import State, Superposition
 from ndstack.stacks.nondeterministic import Nondeterministic
 

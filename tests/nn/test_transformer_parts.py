@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from ndstack.errors import NdstackError
-from ndstack.nn.positions import sinusoidal_positions
-from ndstack.nn.transformer import LayerKind, Transformer
+from ndstack.nn.networks.positions import sinusoidal_positions
+from ndstack.nn.networks.transformer import LayerKind, Transformer
 from ndstack.stacks import Superposition
 from ndstack.stacks.nondeterministic import Nondeterministic
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ndstack.functional import nondeterministic, stratification, superposition
-from ndstack.nn.unnormalized import Unnormalized
+from ndstack.nn.networks.unnormalized import Unnormalized
 from ndstack.ops.nondeterministic import naive
 from ndstack.stacks import Nondeterministic, Several, Stack, Stratification, Superposition
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ndstack.errors import NdstackError
-from ndstack.nn.language_model import IGNORED
+from ndstack.nn.language_models.language_model import IGNORED
 from ndstack.text import Sentences, Stream
 
 END = 9

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ndstack.errors import DatasetError
 from ndstack.text import example, lines, preparation, prepare, read_corpus, read_vocabulary, splitting
-from ndstack.text.launch import checksums
+from ndstack.text.launch import corpus_checksums
 from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
 
 WORD = st.sampled_from(["a", "b", "cc", "é", "日本", "<unk>"])
@@ -207,7 +207,7 @@ def test_the_header_says_what_separated_words_and_older_ones_without_it_are_read
     path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "tokenize"}))
     older = read_corpus(corpus.folder)
     assert older.header.tokenize is None
-    assert checksums(older.header) == checksums(corpus.header)
+    assert corpus_checksums(older.header) == corpus_checksums(corpus.header)
 
 
 def test_what_prepare_is_asked_for_has_to_make_sense(corpus, tmp_path):

@@ -11,20 +11,21 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ndstack.errors import NdstackError
-from ndstack.nn import carried, models
+from ndstack.nn import models
+from ndstack.nn.storage import states
 from ndstack.text import (
     Sentences,
     Stream,
     TextTask,
     batches,
     configure,
+    corpus_nats,
     perplexity,
     prepare,
-    total_nats,
-    train,
+    train_on_text,
 )
-from ndstack.text.launch import corpus_of, options
-from ndstack.text.task import read
+from ndstack.text.launch import corpus_of, model_options
+from ndstack.text.task import read_batch
 from ndstack.training import Run, RunConfig, Share, TrainingConfig, fit
 from tests.text.conftest import MODELS, small, write_text
 
@@ -49,7 +50,7 @@ def test_chunks_with_carried_state_are_one_long_sequence(name):
         part = slice(5 * number, 5 * number + 5)
         expected = torch.autograd.grad(losses[:, part].sum(), inputs, retain_graph=True)[0][:, part]
         chunk = stream.chunk(number)
-        total, after = read(model, chunk, state)
+        total, after = read_batch(model, chunk, state)
         torch.testing.assert_close(total, losses[:, part].sum())
         leaf = inputs[:, part].detach().requires_grad_()
         own, _ = model.backbone(leaf, model.start(2) if state is None else state)
@@ -92,11 +93,11 @@ def test_perplexity_is_the_direct_computation(name, rows):
             first, last = sum(sizes[:row]), sum(sizes[: row + 1])
             log_p = model(torch.tensor([[4, *listed][first:last]]), model.start(1))[0].log_softmax(-1)
             direct -= sum(log_p[0, at, word].item() for at, word in enumerate(listed[first:last]))
-    total = total_nats(model, part)
+    total = corpus_nats(model, part)
     assert total.symbols == 32
     assert perplexity(total) == pytest.approx(math.exp(direct / 32), rel=1e-9)
     if rows == 3:
-        shares = [total_nats(model, part, Share(rank, 2)) for rank in range(2)]
+        shares = [corpus_nats(model, part, Share(rank, 2)) for rank in range(2)]
         assert sum(share.nats for share in shares) == pytest.approx(total.nats)
         assert sum(share.symbols for share in shares) == 32
 
@@ -109,16 +110,16 @@ def test_a_state_goes_through_a_file_and_on_exactly(name, double):
     with torch.no_grad():
         state = model.start(3)
         for first in range(0, 30, 6):
-            put_back = carried.unpack(carried.pack(state))
+            put_back = states.unpack_state(states.pack_state(state))
             before, _ = model(tokens[:, first : first + 6], put_back)
             after, state = model(tokens[:, first : first + 6], state)
             assert torch.equal(before, after)
 
 
 def test_a_damaged_state_is_refused():
-    tensors = carried.pack(small("rns-2-2").start(2))
+    tensors = states.pack_state(small("rns-2-2").start(2))
     with pytest.raises(NdstackError, match="not the state of a network"):
-        carried.unpack({"structure": tensors["structure"]})
+        states.unpack_state({"structure": tensors["structure"]})
 
 
 @pytest.mark.parametrize(
@@ -127,12 +128,12 @@ def test_a_damaged_state_is_refused():
 def test_a_chart_of_impossible_sizes_is_refused(layout):
     model = small("rns-2-2")
     _, state = model(torch.zeros(2, 3, dtype=torch.long), model.start(2))
-    tensors = carried.pack(state)
+    tensors = states.pack_state(state)
     structure = json.loads(bytes(tensors["structure"].tolist()))
     structure["fields"]["stack"]["fields"]["memory"]["chart"]["layout"] = layout
     text = bytearray(json.dumps(structure).encode())
     with pytest.raises(NdstackError, match="not the state of a network: ValueError"):
-        carried.unpack({**tensors, "structure": torch.frombuffer(text, dtype=torch.uint8)})
+        states.unpack_state({**tensors, "structure": torch.frombuffer(text, dtype=torch.uint8)})
 
 
 @pytest.mark.parametrize("name", ["lstm", "vrns-2-2-3", "tf"])
@@ -158,7 +159,7 @@ def test_parameter_counts_are_the_dissertations():
     words = [f"w{index}" for index in range(9998)] + ["<unk>"]
     counts = {"lstm": 5_656_336, "sup-22": 5_685_289, "rns-4-5": 5_902_976, "vrns-3-3-5": 5_752_279}
     for name, expected in counts.items():
-        model = models.build(name, words, **options(name))
+        model = models.build(name, words, **model_options(name))
         assert sum(p.numel() for p in model.parameters()) == expected
         assert max(p.abs().max() for p in model.parameters()) <= 0.05
 
@@ -171,7 +172,7 @@ def test_models_that_cannot_read_a_stream_or_this_text_are_refused(corpus):
     with pytest.raises(NdstackError, match="cannot read <eos>"):
         TextTask(corpus, models.build("lstm", corpus.vocabulary.words))
     with pytest.raises(NdstackError, match="a state for 2 rows carried to a chunk of 3"):
-        read(small("lstm"), stream_of(rows=3).chunk(0), small("lstm").start(2))
+        read_batch(small("lstm"), stream_of(rows=3).chunk(0), small("lstm").start(2))
     formal = RunConfig.of({"language": "dyck", "model": "lstm"})
     with pytest.raises(NdstackError, match="on the formal language dyck; use ndstack train"):
         corpus_of(formal)
@@ -186,19 +187,19 @@ def test_training_needs_two_parts(tmp_path):
 
 def test_a_run_in_double_precision(tmp_path, corpus):
     settings = {"training": {"max_epochs": 1, "precision": "64"}, "corpus": {"rows": 4, "length": 20}}
-    train(tmp_path / "run", configure(corpus.folder, "tf", hidden=16, settings=settings))
+    train_on_text(tmp_path / "run", configure(corpus.folder, "tf", hidden=16, settings=settings))
     assert {p.dtype for p in Run.open(tmp_path / "run").load().parameters()} == {torch.float64}
 
 
 TRAIN = """
 import sys
-from ndstack.text import configure, train
+from ndstack.text import configure, train_on_text
 if __name__ == "__main__":
     corpus, name, out, resume = sys.argv[1:]
     config = configure(corpus, name, hidden=12, window=6, depth=5, settings={
         "training": {"max_epochs": 2, "checkpoint_seconds": 0.0, "threads": 1, "learning_rate": 2.0},
         "corpus": {"rows": 4, "length": 5}})
-    train(out, None if resume == "yes" else config)
+    train_on_text(out, None if resume == "yes" else config)
 """
 
 
@@ -220,7 +221,7 @@ def test_a_killed_run_goes_on_in_the_middle_of_an_epoch_and_ends_the_same(tmp_pa
     time.sleep(0.1)
     process.kill()
     process.wait()
-    train(tmp_path / "cut")
+    train_on_text(tmp_path / "cut")
     begun = (tmp_path / "cut" / "log.txt").read_text().splitlines()[1]
     assert "start at epoch" in begun
     assert not begun.endswith("step 1")
@@ -236,7 +237,7 @@ def test_two_processes_do_what_one_does(tmp_path, corpus):
             "corpus": {"rows": 3, "length": 20},
         }
         config = configure(corpus.folder, "lstm", hidden=4, settings=settings)
-        results.append(train(tmp_path / f"run{processes}", config))
+        results.append(train_on_text(tmp_path / f"run{processes}", config))
     one, two = (result.history[0] for result in results)
     assert one == pytest.approx(two, rel=1e-4)
 
@@ -244,9 +245,9 @@ def test_two_processes_do_what_one_does(tmp_path, corpus):
 def test_a_run_notices_that_its_text_has_changed(tmp_path):
     folder = prepare(write_text(tmp_path / "text"), tmp_path / "corpus").folder
     settings = {"training": {"max_epochs": 1}, "corpus": {"rows": 4, "length": 20}}
-    train(tmp_path / "run", configure(folder, "lstm", hidden=4, settings=settings))
+    train_on_text(tmp_path / "run", configure(folder, "lstm", hidden=4, settings=settings))
     for file in folder.iterdir():
         file.unlink()
     prepare(write_text(tmp_path / "other", seed=1), folder)
     with pytest.raises(NdstackError, match="another corpus than when the run began"):
-        train(tmp_path / "run")
+        train_on_text(tmp_path / "run")

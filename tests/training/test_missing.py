@@ -7,7 +7,7 @@ import pytest
 from ndstack.errors import NdstackError, TrainingError
 from ndstack.languages import Plan, get, make_dataset
 from ndstack.nn import LanguageModel
-from ndstack.nn.backbone import Backbone
+from ndstack.nn.networks.backbone import Backbone
 from ndstack.training import Run, TrainingConfig, fit, material, train
 from ndstack.training.run import BEST, CONFIG, ENVIRONMENT, METRICS, STATE
 from tests.training.small import small_config, small_run
@@ -63,9 +63,9 @@ def test_without_its_state_a_run_can_still_be_looked_at(whole, run, tmp_path):
 
 def test_a_state_that_says_nothing_is_refused(whole, tmp_path):
     shutil.copytree(whole, tmp_path / "one")
-    from ndstack.nn.storage import pack
+    from ndstack.nn.storage.files import pack_tensors
 
-    (tmp_path / "one" / STATE).write_bytes(pack({}, "{}"))
+    (tmp_path / "one" / STATE).write_bytes(pack_tensors({}, "{}"))
     with pytest.raises(TrainingError, match="does not say how many epochs are complete"):
         Run.open(tmp_path / "one").check()
 

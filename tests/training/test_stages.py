@@ -11,7 +11,7 @@ import torch
 from ndstack.errors import TrainingError
 from ndstack.languages import Plan, get, make_dataset
 from ndstack.nn import models
-from ndstack.nn.storage import pack, read
+from ndstack.nn.storage.files import pack_tensors, read_tensors
 from ndstack.training import Run, RunConfig, TrainingConfig, change_settings, fit, train
 from ndstack.training.config import merge
 from ndstack.training.launch import use_threads
@@ -93,7 +93,7 @@ def test_without_a_folder_the_model_is_the_same(whole):
     with use_threads(config):
         made = fit(model, data, config.training)
     assert made == result
-    best = read(folder / BEST)[0]
+    best = read_tensors(folder / BEST)[0]
     assert all(torch.equal(best[name], value) for name, value in model.state_dict().items())
 
 
@@ -219,10 +219,10 @@ def test_a_state_from_before_there_were_stages_is_resumed(tmp_path):
     config = small_config("lstm")
     train(tmp_path / "whole", config)
     train(tmp_path / "old", small_config("lstm", training={"max_epochs": 1}))
-    tensors, note = read(tmp_path / "old" / STATE)
+    tensors, note = read_tensors(tmp_path / "old" / STATE)
     old = json.loads(note)
     del old["stage"]
-    (tmp_path / "old" / STATE).write_bytes(pack(tensors, json.dumps(old)))
+    (tmp_path / "old" / STATE).write_bytes(pack_tensors(tensors, json.dumps(old)))
     change_settings(tmp_path / "old", {"training": {"max_epochs": 3}})
     train(tmp_path / "old")
     same(tmp_path / "whole", tmp_path / "old")

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from ndstack.errors import TrainingError
-from ndstack.nn.storage import read
+from ndstack.nn.storage.files import read_tensors
 from ndstack.training import Run, train
 from ndstack.training.run import BEST, STATE
 from tests.training.small import small_config, small_run
@@ -19,7 +19,7 @@ def short(tmp_path_factory):
 
 
 def first(folder):
-    return read(folder / "snapshots" / "epoch-000.safetensors")[0]
+    return read_tensors(folder / "snapshots" / "epoch-000.safetensors")[0]
 
 
 def longer(source, **changes):
@@ -34,7 +34,7 @@ def longer(source, **changes):
 
 def test_the_first_parameters_are_the_best_of_the_other_run(short, tmp_path):
     train(tmp_path / "run", longer(short))
-    best = read(short / BEST)[0]
+    best = read_tensors(short / BEST)[0]
     mine = first(tmp_path / "run")
     assert mine.keys() == best.keys()
     assert all(mine[name].equal(best[name]) for name in best)
@@ -43,7 +43,7 @@ def test_the_first_parameters_are_the_best_of_the_other_run(short, tmp_path):
 
 def test_in_another_precision(short, tmp_path):
     train(tmp_path / "run", longer(short, training={"snapshots": 1, "precision": "64", "max_epochs": 1}))
-    best, mine = read(short / BEST)[0], first(tmp_path / "run")
+    best, mine = read_tensors(short / BEST)[0], first(tmp_path / "run")
     assert all(mine[name].equal(best[name].double()) for name in best)
 
 

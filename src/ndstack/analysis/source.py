@@ -14,9 +14,9 @@ from ndstack.grammars.grammar import Word
 from ndstack.languages import Language, from_grammar
 from ndstack.languages.language import Lengths
 from ndstack.nn import load, recognizer
-from ndstack.nn.examples import example, grammars, intersections
-from ndstack.nn.recognition import Recognizer, split_line
-from ndstack.nn.storage import CONFIGURATION
+from ndstack.nn.proofs.examples import example, grammars, intersections
+from ndstack.nn.proofs.recognition import Recognizer, split_line
+from ndstack.nn.storage.files import CONFIGURATION
 from ndstack.training import Run
 from ndstack.training.material import find_language
 from ndstack.training.run import is_run

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndstack.analysis.run import Names
-from ndstack.analysis.runs import Runs
-from ndstack.analysis.weights import Floats, Weights
+from ndstack.analysis.stack_run import Names
+from ndstack.analysis.stack_runs import StackRuns
+from ndstack.analysis.transition_weights import Floats, TransitionWeights
 from ndstack.errors import NdstackError
 from ndstack.functional import nondeterministic, stratification, superposition
-from ndstack.nn.unnormalized import Unnormalized
+from ndstack.nn.networks.unnormalized import Unnormalized
 from ndstack.stacks import Nondeterministic, Several, Stack, Stratification, Superposition
 
 Kind = Literal["nondeterministic", "superposition", "stratification"]
@@ -62,7 +62,7 @@ class StackTrace:
     attention: Floats
     attention_by_type: Floats | None = None
     vectors: Floats | None = None
-    weights: Weights | None = None
+    weights: TransitionWeights | None = None
 
     @property
     def steps(self) -> int:
@@ -70,11 +70,11 @@ class StackTrace:
         return len(self.inputs)
 
     @cached_property
-    def runs(self) -> Runs:
+    def runs(self) -> StackRuns:
         """The runs of the automaton of a nondeterministic stack."""
         if self.weights is None:
             raise NdstackError(f"the stack is a {self.kind} stack; only a nondeterministic one has runs")
-        return Runs(self.weights)
+        return StackRuns(self.weights)
 
 
 def stack_traces(
@@ -179,7 +179,7 @@ def _nondeterministic(
     push, replace = (part.reshape(n, Q, S, Q, S) for part in split[:2])
     pop = split[2].reshape(n, Q, S, Q)
     names = names or Names.numbered(inputs, Q, S)
-    weights = Weights(
+    weights = TransitionWeights(
         to_numpy(push), to_numpy(replace), to_numpy(pop), names, inner.window, inner.bottom_fix, accept
     )
     found = nondeterministic(

@@ -16,17 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndstack.analysis.run import Names
+from ndstack.analysis.stack_run import Names
 from ndstack.analysis.stack_trace import Caught, StackTrace, stack_traces, to_numpy
-from ndstack.analysis.weights import Floats
+from ndstack.analysis.transition_weights import Floats
 from ndstack.errors import NdstackError
 from ndstack.grammars.grammar import Word
 from ndstack.languages.language import Language, Lengths
-from ndstack.nn.attention import StackAttention
-from ndstack.nn.evaluating import evaluating
-from ndstack.nn.language_model import LanguageModel
-from ndstack.nn.recognition import Recognizer, distinct
-from ndstack.nn.rnn import StackRNN
+from ndstack.nn.language_models.evaluation_mode import evaluation_mode
+from ndstack.nn.language_models.language_model import LanguageModel
+from ndstack.nn.networks.attention import StackAttention
+from ndstack.nn.networks.rnn import StackRNN
+from ndstack.nn.proofs.recognition import Recognizer, distinct
 
 Model = LanguageModel | Recognizer
 
@@ -83,7 +83,7 @@ def trace(model: Model, word: Word, language: Language | None = None, lengths: L
         )
         names = Names(symbols, model.layout.states, model.layout.tops)
         return Trace(symbols, tuple(stack_traces(caught, symbols, names, accept)), accepted=accepted)
-    with _caught(model) as caught, evaluating(model):
+    with _caught(model) as caught, evaluation_mode(model):
         logits = model.logits([symbols])[0]
     inputs = (distinct(BOS, model.alphabet), *symbols) if model.bos else symbols
     outputs = (*model.alphabet, distinct(EOS, model.alphabet))

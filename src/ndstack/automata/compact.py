@@ -28,7 +28,7 @@ from ndstack.automata.conversion import MOST_TRANSITIONS, START, check_no_bottom
 from ndstack.automata.merging import EFFORT, merge_types
 from ndstack.automata.pda import BOTTOM, PDA, RestrictedPDA, RestrictedWPDA, Transition
 from ndstack.automata.trimming import trim_restricted
-from ndstack.automata.triples import find_grammar
+from ndstack.automata.triple_construction import find_grammar
 from ndstack.errors import AutomatonError
 from ndstack.grammars.grammar import CFG, Nonterminal, Rule
 from ndstack.grammars.greibach import ASK_THE_GRAMMAR, Cut, greibach, quadratic_greibach

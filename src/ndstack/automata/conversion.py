@@ -24,7 +24,7 @@ from ndstack.automata.pda import (
     show_stack,
 )
 from ndstack.automata.trimming import trim_restricted
-from ndstack.automata.triples import find_grammar
+from ndstack.automata.triple_construction import find_grammar
 from ndstack.errors import AutomatonError, GrammarError
 from ndstack.grammars.grammar import CFG, Nonterminal, Rule, Symbol, show_symbol
 from ndstack.grammars.greibach import ASK_THE_GRAMMAR, greibach, is_greibach, is_two_greibach

@@ -17,7 +17,7 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Run:
+class PDARun:
     """Transitions, and the configurations before, between and after them."""
 
     transitions: tuple[Transition, ...]
@@ -34,7 +34,7 @@ class Run:
         return self.configurations[-1]
 
 
-def runs(pda: PDA, word: Sequence[str], *, max_steps: int | None = None) -> Iterator[Run]:
+def runs(pda: PDA, word: Sequence[str], *, max_steps: int | None = None) -> Iterator[PDARun]:
     """The runs that read all of `word` in at most `max_steps` transitions.
 
     Automata that read a symbol a step need no bound; others may run for ever without reading, and
@@ -42,19 +42,19 @@ def runs(pda: PDA, word: Sequence[str], *, max_steps: int | None = None) -> Iter
     """
     limit = 4 * len(word) + 4 if max_steps is None else max_steps
     first = Configuration(0, pda.start, pda.initial_stack)
-    open_: list[Run] = [Run((), (first,))]
+    open_: list[PDARun] = [PDARun((), (first,))]
     while open_:
         run = open_.pop()
         if run.last.position == len(word):
             yield run
         if len(run.transitions) < limit:
             open_ += [
-                Run((*run.transitions, t), (*run.configurations, after))
+                PDARun((*run.transitions, t), (*run.configurations, after))
                 for t, after in _successors(pda, word, run.last)
             ]
 
 
-def accepting_runs(pda: PDA, word: Sequence[str], *, max_steps: int | None = None) -> Iterator[Run]:
+def accepting_runs(pda: PDA, word: Sequence[str], *, max_steps: int | None = None) -> Iterator[PDARun]:
     """The runs on `word` that end in an accepting configuration."""
     for run in runs(pda, word, max_steps=max_steps):
         if pda.accepts_in(run.last.state, run.last.stack):

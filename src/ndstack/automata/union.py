@@ -10,7 +10,7 @@ START = "s"
 
 
 @dataclass(frozen=True)
-class Union:
+class UnionPDA:
     """A restricted PDA that runs one of several, and the accept states of each.
 
     A string is in the union if some run ends in an accept state of any part with ⊥ on top, and in the
@@ -21,7 +21,7 @@ class Union:
     parts: tuple[frozenset[str], ...]
 
 
-def union(automata: Sequence[RestrictedPDA]) -> Union:
+def union(automata: Sequence[RestrictedPDA]) -> UnionPDA:
     """The standard construction: disjoint states, one start state s that begins like each part's.
 
     A part whose start state can be entered again first gets a start state of its own. Stack symbols are
@@ -39,7 +39,7 @@ def union(automata: Sequence[RestrictedPDA]) -> Union:
         parts.append(frozenset(names[q] for q in pda.accept))
     weighted = any(pda.weighted for pda in automata)
     build = RestrictedWPDA if weighted else RestrictedPDA
-    return Union(build(tuple(transitions), START, frozenset().union(*parts)), tuple(parts))
+    return UnionPDA(build(tuple(transitions), START, frozenset().union(*parts)), tuple(parts))
 
 
 def _isolate_start(pda: RestrictedPDA) -> RestrictedPDA:

@@ -11,7 +11,7 @@ from ndstack.cli.arguments import AsJson, OutPicture, Seed, as_text, read_gramma
 from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
-    from ndstack.analysis import Runs, StackTrace, Trace
+    from ndstack.analysis import StackRuns, StackTrace, Trace
     from ndstack.analysis.figures import Picture
     from ndstack.analysis.source import Source
 
@@ -57,8 +57,8 @@ def parse(
     """
     import numpy as np
 
+    from ndstack.analysis.run_tables import run_lines, summary_lines
     from ndstack.analysis.source import open_source
-    from ndstack.analysis.text import run_lines, summary_lines
 
     source = open_source(run, read_grammar_file)
     trace = source.trace(source.split(string))
@@ -187,14 +187,14 @@ def _pca(
     return draw_pca(*readings_by_next_symbol(source.model, words, after, stack))
 
 
-def _runs(trace: "Trace", stack: "StackTrace", time: int | None, all_runs: bool) -> "Runs":
+def _runs(trace: "Trace", stack: "StackTrace", time: int | None, all_runs: bool) -> "StackRuns":
     """The runs to show: those that accept, if the string is accepted and read to its end."""
     runs = stack.runs.at(time)
     whole = time is None or time == stack.steps
     return runs.accepting() if trace.accepted and whole and not all_runs else runs
 
 
-def _as_json(source: "Source", string: str, trace: "Trace", runs: "Runs") -> dict[str, object]:
+def _as_json(source: "Source", string: str, trace: "Trace", runs: "StackRuns") -> dict[str, object]:
     alive = runs.log_weight > float("-inf")
     return {
         "model": source.name,

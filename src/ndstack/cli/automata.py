@@ -41,7 +41,7 @@ def recognize(
 
     Nothing is trained. The exit code is 1 if any string is rejected.
     """
-    from ndstack.nn.recognition import recognize_lines
+    from ndstack.nn.proofs.recognition import recognize_lines
 
     sources = (
         [find_language(None, file) for file in grammar] if grammar else [find_language(words.pop(0), None)]

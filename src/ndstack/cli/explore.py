@@ -34,7 +34,7 @@ def explore(
             "the explorer needs fastapi and uvicorn; install them with pip install 'ndstack[explore]'"
         ) from None
     from ndstack.analysis.explorer.catalogue import Catalogue
-    from ndstack.analysis.explorer.serving import serve
+    from ndstack.analysis.explorer.server import serve
 
     catalogue = Catalogue(runs or (), read=read_grammar_file)
     print("ndstack: getting ready (the first time, this compiles for a minute)", file=sys.stderr)

@@ -22,7 +22,7 @@ from ndstack.cli.arguments import (
     parse_word,
     strings,
 )
-from ndstack.cli.output import nested, print_table
+from ndstack.cli.output import nested_lists, print_table
 from ndstack.errors import NdstackError
 
 
@@ -79,7 +79,7 @@ def sample(
                 raise NdstackError(f"{source.name} is not context-free and has no trees; leave --tree out")
             derivation = source.table.sample_tree(length, rng)
             word, shown = source.word(derivation.leaves()), str(derivation)
-            row["tree"] = nested(derivation)
+            row["tree"] = nested_lists(derivation)
         else:
             word = source.sample(length, rng)
             shown = source.separator.join(word)

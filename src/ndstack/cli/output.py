@@ -57,6 +57,6 @@ def _show(cell: object) -> str:
     return "-" if cell is None else str(cell)
 
 
-def nested(tree: "Tree") -> list[object]:
+def nested_lists(tree: "Tree") -> list[object]:
     """A tree as nested lists, the label first."""
-    return [tree.label(), *(child if isinstance(child, str) else nested(child) for child in tree)]
+    return [tree.label(), *(child if isinstance(child, str) else nested_lists(child) for child in tree)]

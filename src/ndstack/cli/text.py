@@ -110,13 +110,13 @@ def prepare(
     training part; all other words become `<unk>`.
     """
     from ndstack.progress import progress_bar
-    from ndstack.text.preparation import prepare, work
+    from ndstack.text.preparation import bytes_to_read, prepare
     from ndstack.text.splitting import parse_split
     from ndstack.text.vocabulary import read_vocabulary
 
     known = None if vocabulary is None else read_vocabulary(vocabulary)
     shares = None if split is None else parse_split(split)
-    with progress_bar(f"reading {source} (bytes)", work(source, known is None, shares)) as advance:
+    with progress_bar(f"reading {source} (bytes)", bytes_to_read(source, known is None, shares)) as advance:
         corpus = prepare(
             source,
             out,
@@ -208,7 +208,7 @@ def train(
             raise NdstackError("expected CORPUS, --model NAME and --out FOLDER, or --resume FOLDER")
         config = launch.configure(corpus, model, hidden=hidden, window=window, depth=depth, settings=values)
         folder = out
-    result = options.train(launch.train, folder, config)
+    result = options.train(launch.train_on_text, folder, config)
     name = Run.open(folder).config.model
     if options.result_as_json:
         print(json.dumps({"run": str(folder), "model": name, **result.summary()}))
@@ -243,7 +243,7 @@ def evaluate(
     task.check_fit(data, model)
     part = task.batches(model, data[PARTS[split]], rows or settings.rows, settings.length)
     with progress_bar(f"reading {split}", len(part)) as advance:
-        total = task.total_nats(model, part, progress=advance)
+        total = task.corpus_nats(model, part, progress=advance)
     value = task.perplexity(total)
     if as_json:
         row = {"split": split, "tokens": total.symbols, "cross_entropy": total.cross_entropy}

@@ -48,7 +48,7 @@ def surprisal(
     folder, model = open_run(run)
     scored = score_words(model, listed)
     if out is not None:
-        plotting.save(draw_surprisals({folder.label: scored}), out)
+        plotting.save_figure(draw_surprisals({folder.label: scored}), out)
     if as_json:
         for words in scored:
             print(json.dumps([word._asdict() for word in words]))
@@ -87,9 +87,9 @@ def sg(
     0.285.
     """
     from ndstack import plotting
-    from ndstack.cli.text_tables import circuits, print_circuits, print_suites, print_unknown
+    from ndstack.cli.text_tables import circuits_as_json, print_circuits, print_suites, print_unknown
     from ndstack.progress import progress_bar
-    from ndstack.text.generalization import AVERAGINGS, evaluate
+    from ndstack.text.generalization import AVERAGINGS, evaluate_suites
     from ndstack.text.pictures import CHANCE, draw_circuits
     from ndstack.text.scoring import ModelScorer
     from ndstack.text.suites import find_suites, read_suite
@@ -106,12 +106,20 @@ def sg(
     ways = AVERAGINGS if averaging == "both" else (averaging,)
     scorers = {str(run): ModelScorer(open_run(run)[1]) for run in runs}
     with progress_bar("reading sentences", len(runs) * sum(len(one.sentences) for one in suites)) as advance:
-        results = {name: evaluate(suites, scorer, progress=advance) for name, scorer in scorers.items()}
+        results = {
+            name: evaluate_suites(suites, scorer, progress=advance) for name, scorer in scorers.items()
+        }
     if out is not None:
-        plotting.save(draw_circuits(results, ways[0], CHANCE[ways[0]] if len(suites) >= 33 else None), out)
+        plotting.save_figure(
+            draw_circuits(results, ways[0], CHANCE[ways[0]] if len(suites) >= 33 else None), out
+        )
     if as_json:
         for name, result in results.items():
-            print(json.dumps({"run": name, **circuits(result, ways), "unknown": dict(scorers[name].unknown)}))
+            print(
+                json.dumps(
+                    {"run": name, **circuits_as_json(result, ways), "unknown": dict(scorers[name].unknown)}
+                )
+            )
         return
     for way in ways:
         print_circuits(results, way)
@@ -131,7 +139,7 @@ def pairs(
 ) -> None:
     """Measure how often the grammatical sentence of a minimal pair is the more probable one."""
     from ndstack.progress import progress_bar
-    from ndstack.text.pairs import evaluate_pairs, read_pairs
+    from ndstack.text.minimal_pairs import evaluate_pairs, read_pairs
     from ndstack.text.scoring import ModelScorer
 
     listed = [pair for file in files for pair in read_pairs(file)]

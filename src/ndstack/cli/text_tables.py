@@ -8,7 +8,7 @@ from ndstack.text.generalization import SHORT, Averaging, Generalization
 from ndstack.text.scoring import ModelScorer
 
 
-def circuits(result: Generalization, ways: Sequence[Averaging]) -> dict[str, Any]:
+def circuits_as_json(result: Generalization, ways: Sequence[Averaging]) -> dict[str, Any]:
     """Scores for JSON: overall, by circuit and by suite, in each way of averaging."""
     return {
         way: {

@@ -9,14 +9,14 @@ import typer
 
 from ndstack.cli.app import command
 from ndstack.cli.arguments import AsJson, GrammarFile, OutPictureIfGiven, find_language, parse_word, strings
-from ndstack.cli.output import nested
+from ndstack.cli.output import nested_lists
 from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
     from nltk import Tree
 
     from ndstack.grammars import Rule
-    from ndstack.grammars.forest import Forest
+    from ndstack.grammars.parse_forest import Forest
     from ndstack.languages import ContextFreeLanguage
 
 DEEPEST = 300
@@ -46,7 +46,7 @@ def trees(
     no tree.
     """
     from ndstack import plotting
-    from ndstack.grammars.forest import Forest
+    from ndstack.grammars.parse_forest import Forest
     from ndstack.progress import progress_bar
 
     if out is not None:
@@ -150,5 +150,5 @@ def _as_json(
         "count": number if finite else None,
         "infinite": not finite,
         "log_probability": total if number else None,
-        "trees": [{"log_probability": log, "tree": nested(tree)} for log, tree in found],
+        "trees": [{"log_probability": log, "tree": nested_lists(tree)} for log, tree in found],
     }

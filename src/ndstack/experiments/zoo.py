@@ -13,7 +13,7 @@ from ndstack.errors import NdstackError
 from ndstack.experiments.claims.evidence import SOLVED
 from ndstack.experiments.gathering import Origin, read_run
 from ndstack.experiments.records import Record
-from ndstack.nn.storage import CONFIGURATION
+from ndstack.nn.storage.files import CONFIGURATION
 from ndstack.training import Run
 from ndstack.training.machine import cpu_model, simd
 from ndstack.training.run import BEST, CONFIG, METRICS

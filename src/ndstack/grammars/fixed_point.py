@@ -30,12 +30,12 @@ class Monomial:
     factors: tuple[int, ...]
 
 
-def allsum(grammar: CFG) -> float:
+def total_weight(grammar: CFG) -> float:
     """The total weight of all derivations of the grammar; 1 for a consistent PCFG."""
-    return allsums(grammar)[grammar.start]
+    return total_weights(grammar)[grammar.start]
 
 
-def allsums(grammar: CFG) -> dict[Nonterminal, float]:
+def total_weights(grammar: CFG) -> dict[Nonterminal, float]:
     """The total weight of all derivations from each nonterminal."""
     return _solve_rules(grammar, [(rule, True) for rule in grammar.rules])
 
@@ -43,10 +43,10 @@ def allsums(grammar: CFG) -> dict[Nonterminal, float]:
 def is_consistent(grammar: PCFG, tolerance: float = 1e-6) -> bool:
     """Whether derivations end with probability 1, so that the probabilities of all strings sum to 1.
 
-    S -> S S [2/3] | 'a' [1/3] is not consistent: with probability 1/2 a derivation goes on for ever. `allsum`
+    S -> S S [2/3] | 'a' [1/3] is not consistent: with probability 1/2 a derivation never ends. `total_weight`
     is the probability that it ends.
     """
-    return allsum(grammar) > 1 - tolerance
+    return total_weight(grammar) > 1 - tolerance
 
 
 def null_weights(grammar: CFG) -> dict[Nonterminal, float]:

@@ -224,7 +224,7 @@ def trim(rules: Iterable[Rule], start: Nonterminal) -> tuple[Rule, ...]:
     return tuple(rule for rule in rules if rule.left in reached)
 
 
-def fresh(name: str, taken: Iterable[Nonterminal]) -> Nonterminal:
+def fresh_nonterminal(name: str, taken: Iterable[Nonterminal]) -> Nonterminal:
     """A nonterminal called `name`, or `name0`, `name1`, ... if that is taken."""
     names = {nonterminal.name for nonterminal in taken}
     candidate, number = name, 0

@@ -11,9 +11,9 @@ from itertools import chain
 from typing import Literal
 
 from ndstack.errors import GrammarError
-from ndstack.grammars.grammar import CFG, Nonterminal, Rule, Symbol, WeightedCFG, fresh, trim
+from ndstack.grammars.epsilon_unary_removal import proper
+from ndstack.grammars.grammar import CFG, Nonterminal, Rule, Symbol, WeightedCFG, fresh_nonterminal, trim
 from ndstack.grammars.reduction import merge_equivalent
-from ndstack.grammars.removal import proper
 
 Right = tuple[Symbol, ...]
 Cut = Literal["rest", "first", "last"]
@@ -110,7 +110,7 @@ def isolate_start(grammar: CFG) -> CFG:
     """The same grammar with a start variable that is on no right side."""
     if grammar.start_is_isolated():
         return grammar
-    start = fresh(grammar.start.name, grammar.nonterminals)
+    start = fresh_nonterminal(grammar.start.name, grammar.nonterminals)
     copies = [Rule(start, r.right, r.weight) for r in grammar.rules_for(grammar.start)]
     rules = trim([*copies, *grammar.rules], start)
     return type(grammar)(rules, start)
@@ -185,7 +185,7 @@ def _by(rules: Iterable[Rule], key: Callable[[Rule], Symbol]) -> dict[Symbol, li
 
 
 def _free(name: str, taken: set[str]) -> Nonterminal:
-    """As `fresh`, where the names that are taken are known."""
+    """As `fresh_nonterminal`, where the names that are taken are known."""
     candidate, number = name, 0
     while candidate in taken:
         candidate, number = f"{name}{number}", number + 1
@@ -281,7 +281,7 @@ def _lift_terminals(rules: Iterable[Rule]) -> Iterator[Rule]:
             if isinstance(symbol, str):
                 if symbol not in lifted:
                     name = f"T{symbol}" if symbol.isalnum() else f"T{len(lifted)}"
-                    lifted[symbol] = fresh(name, chain(taken, lifted.values()))
+                    lifted[symbol] = fresh_nonterminal(name, chain(taken, lifted.values()))
                 right.append(lifted[symbol])
             else:
                 right.append(symbol)

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ndstack.grammars.binary import BinaryGrammar, binarise, weighted
+from ndstack.grammars.binarization import BinaryGrammar, binarise, weighted
 from ndstack.grammars.grammar import CFG, WeightedCFG
 
 Floats = NDArray[np.float64]
@@ -34,7 +34,7 @@ def log_inside(grammar: CFG, word: Sequence[str]) -> float:
         return -math.inf
     if not numbers:
         return math.log(null) if (null := binary.null[binary.start]) > 0 else -math.inf
-    from ndstack.grammars.inside_kernel import inside_kernel  # here, since numba takes long to import
+    from ndstack.grammars.inside_loops import inside_kernel  # here, since numba takes long to import
 
     tables = _tables(grammar)
     result, safe = inside_kernel(

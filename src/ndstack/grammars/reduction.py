@@ -9,7 +9,7 @@ come to stand on a right side.
 
 from collections.abc import Iterable
 
-from ndstack.grammars.grammar import CFG, Nonterminal, Rule, Symbol, fresh, trim
+from ndstack.grammars.grammar import CFG, Nonterminal, Rule, Symbol, fresh_nonterminal, trim
 
 Signature = frozenset[tuple[tuple[Symbol, ...], float]]
 
@@ -69,7 +69,7 @@ def factor(grammar: CFG, limit: int = 3) -> CFG | None:
             for part in parts:
                 if part not in names:
                     label = min(part) if len(part) == 1 else Nonterminal("|".join(sorted(map(str, part))))
-                    names[part] = fresh(label.name, names.values())
+                    names[part] = fresh_nonterminal(label.name, names.values())
                     open_.append(part)
             rules.append(Rule(names[united], (terminal, *(names[part] for part in parts))))
         if len(names) > limit * len(grammar.nonterminals):

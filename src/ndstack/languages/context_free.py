@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ndstack.grammars.binary import weighted
+from ndstack.grammars.binarization import weighted
 from ndstack.grammars.grammar import CFG, PCFG, Nonterminal, Rule, Symbol, WeightedCFG
 from ndstack.grammars.inside import log_inside
-from ndstack.grammars.lengths import LengthTable, Random
+from ndstack.grammars.length_sampling import LengthTable, Random
+from ndstack.grammars.next_symbol import log_next_weights
 from ndstack.grammars.notation import read_grammar
-from ndstack.grammars.prefixes import log_next_weights
 from ndstack.languages.language import Language
 
 
@@ -64,17 +64,17 @@ def brackets(k: int) -> list[tuple[str, str]]:
 S, T = Nonterminal("S"), Nonterminal("T")
 
 
-def marked_reversal(k: int) -> PCFG:
+def marked_reversal_grammar(k: int) -> PCFG:
     """{ w#w^R }, μ = 60."""
     return _reversal(k, mu=60, centre=[("#",)])
 
 
-def unmarked_reversal(k: int) -> PCFG:
+def unmarked_reversal_grammar(k: int) -> PCFG:
     """{ ww^R }, μ = 60."""
     return _reversal(k, mu=60, centre=[()])
 
 
-def padded_reversal(k: int) -> PCFG:
+def padded_reversal_grammar(k: int) -> PCFG:
     """{ wa^p w^R }, μ_c = 60, μ_p = 30."""
     padding = {a: Nonterminal(f"T{a}") for a in digits(k)}
     rules = [
@@ -89,7 +89,7 @@ def _reversal(k: int, mu: float, centre: list[tuple[Symbol, ...]], more: list[Ru
     return PCFG((*around, *middle, *(more or [])), S)
 
 
-def dyck(k: int, nesting: float = 40) -> PCFG:
+def dyck_grammar(k: int, nesting: float = 40) -> PCFG:
     """Balanced brackets of k kinds, μ_s = 1, μ_n = 40 unless another is given."""
     rules = [Rule(S, (S, T), f(1)), Rule(S, (T,), 1 - f(1))]
     for left, right in brackets(k):
@@ -97,7 +97,7 @@ def dyck(k: int, nesting: float = 40) -> PCFG:
     return PCFG(tuple(rules), S)
 
 
-def hardest_cfl() -> PCFG:
+def hardest_cfl_grammar() -> PCFG:
     """Greibach's hardest CFL (figure 5.2), with L' and R' written Ls and Rs and S' written Start."""
     commas, short, long, semicolon, splits, nesting = 0.5, 0.5, 2.0, 0.25, 1.5, 3.0
     rules = [
@@ -130,8 +130,8 @@ def _choice(left: str, options: list[tuple[str, float]]) -> list[Rule]:
 
 
 GRAMMARS: dict[str, Callable[[int], PCFG]] = {
-    "marked-reversal": marked_reversal,
-    "unmarked-reversal": unmarked_reversal,
-    "padded-reversal": padded_reversal,
-    "dyck": dyck,
+    "marked-reversal": marked_reversal_grammar,
+    "unmarked-reversal": unmarked_reversal_grammar,
+    "padded-reversal": padded_reversal_grammar,
+    "dyck": dyck_grammar,
 }

@@ -20,7 +20,7 @@ from ndstack.grammars.grammar import WeightedCFG, Word
 from ndstack.languages.context_free import ContextFreeLanguage
 from ndstack.languages.language import LONGEST, Language, Lengths
 from ndstack.languages.registry import get
-from ndstack.progress import Advance, unseen
+from ndstack.progress import Advance, no_progress
 
 SPLITS = ("train", "validation", "test")
 HEADER = "header.json"
@@ -47,7 +47,7 @@ class Plan(BaseModel):
         return lengths
 
 
-class Header(BaseModel):
+class DatasetHeader(BaseModel):
     """What `header.json` says: enough to make the same data again and to notice damage."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -92,7 +92,7 @@ def make_dataset(
     seed: int,
     plan: Plan | None = None,
     *,
-    progress: Advance = unseen,
+    progress: Advance = no_progress,
 ) -> Dataset:
     """Draw a data set; the same language, seed and plan give the same strings.
 
@@ -132,7 +132,7 @@ def write_dataset(dataset: Dataset, folder: Path) -> None:
     separator = dataset.language.separator
     texts = {split: _lines(getattr(dataset, split), separator) for split in SPLITS}
     language = dataset.language
-    header = Header(
+    header = DatasetHeader(
         language=language.name,
         grammar=own_grammar(language),
         seed=dataset.seed,
@@ -161,21 +161,21 @@ def read_dataset(folder: Path) -> Dataset:
     return Dataset(language, header.seed, header.plan, **splits)
 
 
-def _from_text(header: Header) -> Language:
+def _from_text(header: DatasetHeader) -> Language:
     return ContextFreeLanguage(header.language, WeightedCFG.fromstring(header.grammar or ""))
 
 
-def _read_header(folder: Path) -> Header:
+def _read_header(folder: Path) -> DatasetHeader:
     path = folder / HEADER
     try:
-        return Header.model_validate_json(path.read_bytes())
+        return DatasetHeader.model_validate_json(path.read_bytes())
     except OSError as error:
         raise DatasetError(f"{folder} is not a data set: cannot read {path}: {error.strerror}") from None
     except ValidationError as error:
         raise DatasetError(f"{path} is not a data set's header: {first_problem(error)}") from None
 
 
-def _read_split(folder: Path, split: str, header: Header, language: Language) -> Iterator[Word]:
+def _read_split(folder: Path, split: str, header: DatasetHeader, language: Language) -> Iterator[Word]:
     path = folder / f"{split}.txt"
     content = files.read_bytes(path, DatasetError)
     if _sha256(content) != header.sha256.get(split):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ndstack.errors import LanguageError
 from ndstack.grammars.grammar import Word
-from ndstack.grammars.lengths import Random, no_strings
+from ndstack.grammars.length_sampling import Random, no_strings
 
 Lengths = tuple[int, int]  # both included
 LONGEST = 20_000

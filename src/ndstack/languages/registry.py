@@ -5,10 +5,10 @@ import re
 from collections.abc import Callable
 
 from ndstack.errors import LanguageError
-from ndstack.languages.context_free import GRAMMARS, ContextFreeLanguage, hardest_cfl
-from ndstack.languages.copying import copying, count_3
+from ndstack.languages.context_free import GRAMMARS, ContextFreeLanguage, hardest_cfl_grammar
 from ndstack.languages.language import Language
-from ndstack.languages.public import PUBLIC
+from ndstack.languages.non_context_free import copying_language, count_3
+from ndstack.languages.public_data import PUBLIC
 
 DESCRIPTIONS: dict[str, str] = {
     "marked-reversal": "w # reversed w",
@@ -31,7 +31,7 @@ DEFAULT_K = 2
 MOST_SYMBOLS = 10_000
 
 _FIXED: dict[str, Callable[[], Language]] = {
-    "hardest-cfl": lambda: ContextFreeLanguage("hardest-cfl", hardest_cfl()),
+    "hardest-cfl": lambda: ContextFreeLanguage("hardest-cfl", hardest_cfl_grammar()),
     "count-3": count_3,
 }
 
@@ -55,7 +55,7 @@ def get(name: str) -> Language:
     full = base if number == DEFAULT_K else f"{base}(k={number})"
     if base in GRAMMARS:
         return ContextFreeLanguage(full, GRAMMARS[base](number))
-    language = copying(base, number)
+    language = copying_language(base, number)
     language.name = full
     return language
 

@@ -27,7 +27,10 @@ from ndstack import languages
 from ndstack.errors import NdstackError, first_problem
 from ndstack.languages.language import Language
 from ndstack.model_names import NAMES
-from ndstack.nn.configuration import (
+from ndstack.nn.language_models.language_model import InputKind, LanguageModel, OutputKind
+from ndstack.nn.networks.controllers import ControllerKind
+from ndstack.nn.networks.initialization import LayerInit, initialize
+from ndstack.nn.storage.description import (
     ModelConfig,
     NondeterministicConfig,
     RNNConfig,
@@ -36,9 +39,6 @@ from ndstack.nn.configuration import (
     SuperpositionConfig,
     TransformerConfig,
 )
-from ndstack.nn.controllers import ControllerKind
-from ndstack.nn.initialization import LayerInit, initialize
-from ndstack.nn.language_model import InputKind, LanguageModel, OutputKind
 
 __all__ = ["NAMES", "ModelName", "build", "parse"]
 
@@ -139,7 +139,7 @@ def build(
         feedforward: hidden units of a transformer's feedforward sublayers.
         dropout: in a transformer.
         output: "adaptive" for an adaptive softmax over many symbols, the common ones first in the alphabet.
-        layers_init: how fully connected layers begin (`ndstack.nn.initialization`).
+        layers_init: how fully connected layers begin (`ndstack.nn.networks.initialization`).
         actions_init: how those that compute the actions of nondeterministic stacks begin in recurrent
             networks.
         attention_actions_init: how those that compute the actions of stacks begin in stack attention.

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.nn.language_model import IGNORED
+from ndstack.nn.language_models.language_model import IGNORED
 from ndstack.text.corpus import Tokens
 
 
@@ -76,7 +76,7 @@ class Stream:
         """
         if not 0 <= number < len(self):
             raise NdstackError(f"chunk {number} asked for, expected 0 to {len(self) - 1}")
-        first, last = share(self.rows, process, processes)
+        first, last = rows_of_process(self.rows, process, processes)
         begin = number * self.length
         width = min(self.length, self._columns - begin)
         short, longer = divmod(len(self.tokens), self.rows)
@@ -99,7 +99,7 @@ class Stream:
             yield self.chunk(number, process, processes)
 
 
-def share(rows: int, process: int, processes: int) -> tuple[int, int]:
+def rows_of_process(rows: int, process: int, processes: int) -> tuple[int, int]:
     """The rows first..last-1 that a process does."""
     if rows < processes:
         raise NdstackError(f"{rows} rows for {processes} processes given, expected one row each or more")

@@ -2,13 +2,13 @@
 
 A corpus is a folder:
 
-    header.json        counts and checksums, see `Header`
+    header.json        counts and corpus_checksums, see `CorpusHeader`
     vocabulary.txt     one word a line, the commonest first; `<eos>`, not listed, is the index after the last
     train.tokens       the indices, `<eos>` after every line, little-endian, 2 bytes each (4 if need be)
     valid.tokens, test.tokens
 
 Sizes, the header and the vocabulary are checked whenever a corpus is opened. So are, unless that is declined,
-the checksums of the token files, which takes a second per gigabyte and constant memory.
+the corpus_checksums of the token files, which takes a second per gigabyte and constant memory.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from ndstack import files
 from ndstack.errors import DatasetError, first_problem
 from ndstack.text.vocabulary import END, Vocabulary
 
-Part = Literal["train", "valid", "test"]
+SplitName = Literal["train", "valid", "test"]
 Tokenize = Literal["spaces", "words"]
 """What separates words; see `ndstack.text.lines.separate`."""
-SPLITS: tuple[Part, ...] = ("train", "valid", "test")
+SPLITS: tuple[SplitName, ...] = ("train", "valid", "test")
 HEADER = "header.json"
 WORDS = "vocabulary.txt"
 BLOCK = 1 << 22
@@ -50,7 +50,7 @@ class Split(BaseModel):
     sha256: str
 
 
-class Header(BaseModel):
+class CorpusHeader(BaseModel):
     """What `header.json` says."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,7 +62,7 @@ class Header(BaseModel):
     vocabulary_sha256: str
     tokenize: Tokenize | None = None
     """What separated words when it was prepared; None if that was not recorded, as in older corpora."""
-    splits: dict[Part, Split]
+    splits: dict[SplitName, Split]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class Corpus:
     """
 
     folder: Path
-    header: Header
+    header: CorpusHeader
     vocabulary: Vocabulary
     splits: dict[str, Tokens]
 
@@ -95,12 +95,12 @@ def read_corpus(folder: str | Path, *, verify: bool = True) -> Corpus:
 
     Args:
         folder: where it is.
-        verify: whether to compute the checksums of the token files. If not, only sizes are compared.
+        verify: whether to compute the corpus_checksums of the token files. If not, only sizes are compared.
     """
     folder = Path(folder)
     path = folder / HEADER
     try:
-        header = Header.model_validate_json(path.read_bytes())
+        header = CorpusHeader.model_validate_json(path.read_bytes())
     except OSError as error:
         hint = "; make one with `ndstack text prepare`" if not path.exists() else ""
         raise DatasetError(f"{folder} is not a corpus: cannot read {path}: {error.strerror}{hint}") from None
@@ -114,7 +114,7 @@ def read_corpus(folder: str | Path, *, verify: bool = True) -> Corpus:
     return Corpus(folder, header, vocabulary, {str(name): tokens for name, tokens in splits.items()})
 
 
-def _read_words(path: Path, header: Header) -> Vocabulary:
+def _read_words(path: Path, header: CorpusHeader) -> Vocabulary:
     content = files.read_bytes(path, DatasetError)
     if hashlib.sha256(content).hexdigest() != header.vocabulary_sha256:
         raise DatasetError(f"{path} is not what was written (its checksum differs); prepare the corpus again")
@@ -127,7 +127,7 @@ def _read_words(path: Path, header: Header) -> Vocabulary:
     return vocabulary
 
 
-def _map(path: Path, header: Header, split: Split) -> Tokens:
+def _map(path: Path, header: CorpusHeader, split: Split) -> Tokens:
     """The tokens of a file, if it has as many as the header says."""
     dtype = np.dtype(header.dtype).newbyteorder("<")
     try:
@@ -144,7 +144,7 @@ def _map(path: Path, header: Header, split: Split) -> Tokens:
         raise DatasetError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _verify(path: Path, tokens: Tokens, split: Split, header: Header) -> None:
+def _verify(path: Path, tokens: Tokens, split: Split, header: CorpusHeader) -> None:
     digest = hashlib.sha256()
     for first in range(0, len(tokens), BLOCK):
         block = np.ascontiguousarray(tokens[first : first + BLOCK])

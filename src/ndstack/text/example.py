@@ -33,7 +33,7 @@ VPp -> Ip [0.4] | Tp NPs [0.3] | Tp NPp [0.3]
 LENGTHS = (3, 20)
 
 
-def grammar() -> str:
+def example_grammar() -> str:
     """The grammar, in NLTK's notation."""
     lexicon = {
         "Ns": SINGULAR,
@@ -63,7 +63,7 @@ def write_example(folder: str | Path, sentences: int = 3000, seed: int = 0) -> N
 
 
 def _write(folder: Path, sentences: int, seed: int) -> None:
-    language = from_grammar(grammar(), name="example")
+    language = from_grammar(example_grammar(), name="example")
     lengths = language.lengths(*LENGTHS)
     (folder / "suites").mkdir()
     sizes = {"train": sentences, "valid": sentences // 10, "test": sentences // 10}

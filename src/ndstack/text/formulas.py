@@ -70,7 +70,7 @@ _MOST_SIGNS = 200
 """In one formula, brackets included: reading and evaluating go as deep as the formula does."""
 
 
-def parse(text: str) -> Operation:
+def parse_formula(text: str) -> Operation:
     """Read a formula that is true or false."""
     parser = _Parser(text)
     formula = parser.level(0)
@@ -104,20 +104,20 @@ def is_true(formula: Formula, lookup: Lookup) -> bool:
         return is_true(formula.left, lookup) and is_true(formula.right, lookup)
     if formula.sign == "|":
         return is_true(formula.left, lookup) or is_true(formula.right, lookup)
-    left, right = evaluate(formula.left, lookup), evaluate(formula.right, lookup)
+    left, right = value_of(formula.left, lookup), value_of(formula.right, lookup)
     equal = left == right or abs(left - right) <= TOLERANCE
     if formula.sign == "=":
         return equal
     return not equal and (left < right if formula.sign == "<" else left > right)
 
 
-def evaluate(formula: Formula, lookup: Lookup) -> float:
+def value_of(formula: Formula, lookup: Lookup) -> float:
     """The number that a sum stands for."""
     if isinstance(formula, Number):
         return formula.value
     if isinstance(formula, Region):
         return lookup(formula.number, formula.condition)
-    left, right = evaluate(formula.left, lookup), evaluate(formula.right, lookup)
+    left, right = value_of(formula.left, lookup), value_of(formula.right, lookup)
     return left + right if formula.sign == "+" else left - right
 
 

@@ -19,7 +19,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
-from ndstack.progress import Advance, unseen
+from ndstack.progress import Advance, no_progress
 from ndstack.text.formulas import conjuncts, is_true
 from ndstack.text.scoring import Scorer, checked
 from ndstack.text.suites import Condition, Metric, Suite
@@ -119,7 +119,9 @@ class Generalization:
         return {circuit: value for circuit, value in means.items() if value is not None}
 
 
-def evaluate(suites: Sequence[Suite], scorer: Scorer, *, progress: Advance = unseen) -> Generalization:
+def evaluate_suites(
+    suites: Sequence[Suite], scorer: Scorer, *, progress: Advance = no_progress
+) -> Generalization:
     """Score the sentences of suites and check their predictions.
 
     Args:

@@ -9,7 +9,7 @@ from ndstack import training
 from ndstack.errors import TrainingError
 from ndstack.files import real
 from ndstack.nn import LanguageModel, models
-from ndstack.text.corpus import Corpus, Header, read_corpus
+from ndstack.text.corpus import Corpus, CorpusHeader, read_corpus
 from ndstack.text.task import TextTask
 from ndstack.training import CorpusConfig, Result, Run, RunConfig, Share, Task
 from ndstack.training.config import merge
@@ -32,7 +32,9 @@ TRANSFORMER: dict[str, Any] = RECIPE | {"optimizer": "adam", "learning_rate": 1e
 """For transformers, which learn badly by SGD."""
 
 
-def options(name: str, hidden: int = 256, window: int | None = 35, depth: int | None = 10) -> dict[str, Any]:
+def model_options(
+    name: str, hidden: int = 256, window: int | None = 35, depth: int | None = 10
+) -> dict[str, Any]:
     """The options of a model of this name on text: sizes and, for recurrent networks, uniform parameters.
 
     Args:
@@ -72,9 +74,9 @@ def configure(
     Args:
         corpus: a folder that `prepare` made.
         model: a name of `ndstack.nn.models`.
-        hidden: see `options`.
-        window: see `options`.
-        depth: see `options`.
+        hidden: see `model_options`.
+        window: see `model_options`.
+        depth: see `model_options`.
         settings: whatever is to be different, as in `config.json`.
     """
     folder = real(corpus)
@@ -82,21 +84,21 @@ def configure(
         "language": folder.name,
         "model": model,
         "corpus": corpus_settings(folder),
-        "options": options(model, hidden, window, depth),
+        "options": model_options(model, hidden, window, depth),
         "training": TRANSFORMER if models.parse(model).transformer else RECIPE,
     }
     return RunConfig.of(merge(values, settings or {}), "the settings")
 
 
-def train(
+def train_on_text(
     folder: str | Path, config: RunConfig | None = None, *, show: Show = "nothing", tensorboard: bool = False
 ) -> Result:
     """Begin a run on text in a new folder or, without a configuration, go on with the one that is there."""
     corpus_of(Run.open(folder).config if config is None else config)
-    return training.train(folder, config, show=show, tensorboard=tensorboard, make=make)
+    return training.train(folder, config, show=show, tensorboard=tensorboard, make=make_model_and_task)
 
 
-def make(config: RunConfig, share: Share, show: Show) -> tuple[LanguageModel, Task]:
+def make_model_and_task(config: RunConfig, share: Share, show: Show) -> tuple[LanguageModel, Task]:
     """The model of a run and what it learns."""
     settings = corpus_of(config)
     corpus = open_corpus(settings)
@@ -116,7 +118,7 @@ def corpus_of(config: RunConfig) -> CorpusConfig:
 def open_corpus(settings: CorpusConfig) -> Corpus:
     """The text of a run, if it is still the one that the run began with."""
     corpus = read_corpus(settings.folder)
-    if settings.sha256 is not None and checksums(corpus.header) != settings.sha256:
+    if settings.sha256 is not None and corpus_checksums(corpus.header) != settings.sha256:
         raise TrainingError(
             f"{settings.folder} is another corpus than when the run began; put the old one back, or begin a "
             "new run in another folder"
@@ -131,10 +133,10 @@ def corpus_settings(folder: str | Path) -> dict[str, Any]:
     for part in ("train", "valid"):
         if part not in header.splits:
             raise TrainingError(f"{folder} has no {part} part; training needs train and valid")
-    return {"folder": str(folder), "sha256": checksums(header)}
+    return {"folder": str(folder), "sha256": corpus_checksums(header)}
 
 
-def checksums(header: Header) -> dict[str, str]:
+def corpus_checksums(header: CorpusHeader) -> dict[str, str]:
     """Those of the vocabulary and of each part."""
     return {"vocabulary": header.vocabulary_sha256} | {
         str(name): split.sha256 for name, split in header.splits.items()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ndstack.errors import DatasetError
-from ndstack.progress import Advance, unseen
+from ndstack.progress import Advance, no_progress
 from ndstack.text.corpus import Tokenize
 from ndstack.text.splitting import Stretch
 from ndstack.text.vocabulary import END
@@ -33,7 +33,7 @@ def separate(text: str, tokenize: Tokenize) -> list[str]:
 
 
 def pieces(
-    source: Path | Stretch, progress: Advance = unseen, tokenize: Tokenize = "spaces"
+    source: Path | Stretch, progress: Advance = no_progress, tokenize: Tokenize = "spaces"
 ) -> Iterator[Piece]:
     """The lines of a file or a stretch of one, those longer than a block in several pieces.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ndstack.plotting import COLORS, line_style, new_axes, new_grid
 from ndstack.text.generalization import Averaging, Generalization
-from ndstack.text.scoring import Word
+from ndstack.text.scoring import ScoredWord
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,7 +16,7 @@ CHANCE: dict[Averaging, float] = {"dissertation": 0.5, "hu": 0.285}
 """The SG score of random surprisals on the suites of Hu et al. (2020)."""
 
 
-def draw_surprisals(sentences: Mapping[str, Sequence[Sequence[Word]]]) -> Figure:
+def draw_surprisals(sentences: Mapping[str, Sequence[Sequence[ScoredWord]]]) -> Figure:
     """Bits over words: one plot for each sentence, one line for each name of a model.
 
     Args:

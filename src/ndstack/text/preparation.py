@@ -16,8 +16,18 @@ import numpy as np
 
 from ndstack import files
 from ndstack.errors import DatasetError
-from ndstack.progress import Advance, unseen
-from ndstack.text.corpus import HEADER, SPLITS, WORDS, Corpus, Header, Part, Split, Tokenize, read_corpus
+from ndstack.progress import Advance, no_progress
+from ndstack.text.corpus import (
+    HEADER,
+    SPLITS,
+    WORDS,
+    Corpus,
+    CorpusHeader,
+    Split,
+    SplitName,
+    Tokenize,
+    read_corpus,
+)
 from ndstack.text.lines import pieces
 from ndstack.text.splitting import Stretch, split_file
 from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
@@ -25,7 +35,7 @@ from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
 BLOCK = 1 << 18
 _PUNCTUATION = frozenset(".,;:!?\"')]}…”’»")
 
-_NAMES: dict[str, Part] = {
+_NAMES: dict[str, SplitName] = {
     "train": "train",
     "test": "test",
     "valid": "valid",
@@ -35,7 +45,7 @@ _NAMES: dict[str, Part] = {
 }
 
 
-def find_parts(source: Path) -> dict[Part, Path]:
+def find_parts(source: Path) -> dict[SplitName, Path]:
     """The files of a text: the file itself as "train", or those of a folder by the parts in their names.
 
     In a folder a file is a part if one of its name's dotted pieces is train, valid (or validation, val, dev)
@@ -45,7 +55,7 @@ def find_parts(source: Path) -> dict[Part, Path]:
         return {"train": source}
     if not source.is_dir():
         raise DatasetError(f"{source} is neither a text file nor a folder of text files")
-    found: dict[Part, Path] = {}
+    found: dict[SplitName, Path] = {}
     for path in sorted(source.iterdir()):
         parts = {_NAMES[piece] for piece in path.name.lower().split(".") if piece in _NAMES}
         if not path.is_file() or len(parts) != 1:
@@ -68,7 +78,7 @@ def prepare(
     vocabulary: Vocabulary | None = None,
     split: tuple[int, int, int] | None = None,
     tokenize: Tokenize = "spaces",
-    progress: Advance = unseen,
+    progress: Advance = no_progress,
 ) -> Corpus:
     """Make a corpus of a text; all of it or nothing.
 
@@ -95,7 +105,7 @@ def prepare(
     return read_corpus(out, verify=False)
 
 
-def _stretches(source: Path, split: tuple[int, int, int] | None) -> dict[Part, Stretch]:
+def _stretches(source: Path, split: tuple[int, int, int] | None) -> dict[SplitName, Stretch]:
     if split is None:
         return {part: Stretch(path) for part, path in find_parts(source).items()}
     if source.is_dir():
@@ -108,7 +118,7 @@ def glued(vocabulary: Vocabulary) -> list[str]:
     return [w for w in vocabulary.words if w[-1] in _PUNCTUATION and any(map(str.isalnum, w))]
 
 
-def work(source: str | Path, counted: bool = True, split: tuple[int, int, int] | None = None) -> int:
+def bytes_to_read(source: str | Path, counted: bool = True, split: tuple[int, int, int] | None = None) -> int:
     """How many bytes `prepare` reads, not counting those that are searched for ends of lines."""
     sizes = {part: stretch.size for part, stretch in _stretches(Path(source), split).items()}
     return sum(sizes.values()) + (sizes["train"] if counted else 0)
@@ -124,16 +134,20 @@ def _count(stretch: Stretch, tokenize: Tokenize, progress: Advance) -> Counter[s
 
 
 def _write(
-    folder: Path, parts: dict[Part, Stretch], vocabulary: Vocabulary, tokenize: Tokenize, progress: Advance
+    folder: Path,
+    parts: dict[SplitName, Stretch],
+    vocabulary: Vocabulary,
+    tokenize: Tokenize,
+    progress: Advance,
 ) -> None:
     words = "".join(word + "\n" for word in vocabulary.words).encode()
     (folder / WORDS).write_bytes(words)
     dtype: Literal["uint16", "uint32"] = "uint16" if len(vocabulary) <= 1 << 16 else "uint32"
-    splits: dict[Part, Split] = {
+    splits: dict[SplitName, Split] = {
         part: _encode(stretch, folder / f"{part}.tokens", vocabulary, np.dtype(dtype), tokenize, progress)
         for part, stretch in parts.items()
     }
-    header = Header(
+    header = CorpusHeader(
         dtype=dtype,
         types=len(vocabulary),
         vocabulary_sha256=hashlib.sha256(words).hexdigest(),

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.nn import LanguageModel
-from ndstack.nn.evaluating import evaluating
-from ndstack.nn.language_model import IGNORED
-from ndstack.text.loss import surprisals
+from ndstack.nn.language_models.evaluation_mode import evaluation_mode
+from ndstack.nn.language_models.language_model import IGNORED
+from ndstack.text.cross_entropy import surprisals
 from ndstack.text.vocabulary import Vocabulary
 
 Sentence = Sequence[str]
@@ -75,12 +75,12 @@ class ModelScorer:
             targets[place, : len(row)] = torch.tensor(row)
         inputs = targets.roll(1, 1).clamp_min(0)
         inputs[:, 0] = model.boundary
-        with evaluating(model):
+        with evaluation_mode(model):
             hidden, _ = model.hidden(inputs.to(device), model.start(len(rows)))
             return surprisals(hidden, model.output, targets.to(device)).cpu() / math.log(2)
 
 
-class Word(NamedTuple):
+class ScoredWord(NamedTuple):
     """A word of a sentence and how surprising it is."""
 
     text: str
@@ -88,12 +88,15 @@ class Word(NamedTuple):
     known: bool
 
 
-def score_words(model: LanguageModel, sentences: Iterable[Sentence]) -> list[list[Word]]:
+def score_words(model: LanguageModel, sentences: Iterable[Sentence]) -> list[list[ScoredWord]]:
     """Each sentence word by word, `<eos>` at the end."""
     scorer, listed = ModelScorer(model), list(sentences)
     missing = scorer.vocabulary.unknown_words
     return [
-        [Word(text, value, not missing([text])) for text, value in zip((*words, "<eos>"), row, strict=True)]
+        [
+            ScoredWord(text, value, not missing([text]))
+            for text, value in zip((*words, "<eos>"), row, strict=True)
+        ]
         for words, row in zip(listed, scorer.with_end(listed), strict=True)
     ]
 

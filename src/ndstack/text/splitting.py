@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from ndstack.errors import DatasetError
-from ndstack.text.corpus import SPLITS, Part
+from ndstack.text.corpus import SPLITS, SplitName
 
 BLOCK = 1 << 22
 
@@ -44,7 +44,7 @@ def parse_split(text: str) -> tuple[int, int, int]:
     return shares
 
 
-def split_file(path: Path, shares: tuple[int, int, int]) -> dict[Part, Stretch]:
+def split_file(path: Path, shares: tuple[int, int, int]) -> dict[SplitName, Stretch]:
     """The first lines for training, the next for validation, the last for testing, without shuffling.
 
     Of n lines and shares a/b/c of the sum s, the first part ends after line na // s, the second after line

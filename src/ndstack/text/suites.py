@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ndstack import files
 from ndstack.errors import NdstackError
-from ndstack.text.formulas import Operation, parse, regions
+from ndstack.text.formulas import Operation, parse_formula, regions
 
 Metric = Literal["sum", "mean", "median", "range", "max", "min"]
 
@@ -63,7 +63,7 @@ class Prediction(_Part):
     @functools.cached_property
     def parsed(self) -> Operation:
         """The formula, read."""
-        return parse(self.formula)
+        return parse_formula(self.formula)
 
 
 class Meta(_Part):

@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.nn import LanguageModel, carried
-from ndstack.nn.evaluating import evaluating
-from ndstack.nn.state import NetworkState
-from ndstack.progress import Advance, unseen
+from ndstack.nn import LanguageModel
+from ndstack.nn.language_models.evaluation_mode import evaluation_mode
+from ndstack.nn.networks.state import NetworkState
+from ndstack.nn.storage import states
+from ndstack.progress import Advance, no_progress
 from ndstack.text.batches import Batch, Sentences, Stream
 from ndstack.text.corpus import Corpus, Tokens
-from ndstack.text.loss import total_loss
+from ndstack.text.cross_entropy import total_loss
 from ndstack.training.task import Loss, Nats, Order, Share
 
 
@@ -61,17 +62,17 @@ class TextTask:
         """Of this process's rows of one chunk, or of its sentences of one batch."""
         if isinstance(self.training, Sentences):
             batch = self.training.batch(self.order(epoch, step), *self.share)
-            total, _ = read(model, batch, None)
+            total, _ = read_batch(model, batch, None)
         else:
             batch = self.training.chunk(step, *self.share)
-            total, state = read(model, batch, None if step == 0 else self.state)
+            total, state = read_batch(model, batch, None if step == 0 else self.state)
             self.state = state.detach() if step + 1 < len(self.training) else None
         symbols = int((batch.targets >= 0).sum())
         return Loss(total / batch.tokens, total.item(), symbols)
 
     def validate(self, model: LanguageModel) -> Nats:
         """Over this process's share of the validation part."""
-        return total_nats(model, self.validation, self.share)
+        return corpus_nats(model, self.validation, self.share)
 
     def metrics(self, total: Nats) -> dict[str, float]:
         """Cross-entropy in nats a token, `<eos>` included, and its exponential."""
@@ -79,11 +80,11 @@ class TextTask:
 
     def carried(self) -> dict[str, Tensor]:
         """The state of the networks in the middle of an epoch."""
-        return {} if self.state is None else carried.pack(self.state)
+        return {} if self.state is None else states.pack_state(self.state)
 
     def carry(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on with what `carried` gave."""
-        self.state = carried.unpack(tensors) if tensors else None
+        self.state = states.unpack_state(tensors) if tensors else None
 
 
 def batches(model: LanguageModel, tokens: Tokens, rows: int = 32, length: int = 35) -> Stream | Sentences:
@@ -93,7 +94,7 @@ def batches(model: LanguageModel, tokens: Tokens, rows: int = 32, length: int = 
     return Stream(tokens, model.boundary, rows, length)
 
 
-def read(model: LanguageModel, batch: Batch, state: NetworkState | None) -> tuple[Tensor, NetworkState]:
+def read_batch(model: LanguageModel, batch: Batch, state: NetworkState | None) -> tuple[Tensor, NetworkState]:
     """The sum of -log p over the targets of a batch, and the last state; `state` None is a fresh start."""
     device = model.device
     if state is None:
@@ -107,11 +108,11 @@ def read(model: LanguageModel, batch: Batch, state: NetworkState | None) -> tupl
     return total_loss(hidden, model.output, batch.targets.to(device)), state
 
 
-def total_nats(
+def corpus_nats(
     model: LanguageModel,
     part: Stream | Sentences,
     share: Share | None = None,
-    progress: Advance = unseen,
+    progress: Advance = no_progress,
 ) -> Nats:
     """The total of -log p, without dropout, over this process's share.
 
@@ -124,14 +125,14 @@ def total_nats(
     share = share or Share()
     nats, symbols = 0.0, 0
     state: NetworkState | None = None
-    with evaluating(model):
+    with evaluation_mode(model):
         for number in range(len(part)):
             if isinstance(part, Sentences):
                 batch = part.batch(number, *share)
-                total, _ = read(model, batch, None)
+                total, _ = read_batch(model, batch, None)
             else:
                 batch = part.chunk(number, *share)
-                total, state = read(model, batch, state)
+                total, state = read_batch(model, batch, state)
             nats += total.item()
             symbols += int((batch.targets >= 0).sum())
             progress(1)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ndstack.errors import TrainingError, first_problem
 from ndstack.nn import LanguageModel
-from ndstack.nn.storage import pack, read
+from ndstack.nn.storage.files import pack_tensors, read_tensors
 from ndstack.training.run import BEST, FREE, STATE, Run
 from ndstack.training.schedule import Schedule
 from ndstack.training.stages import Stages
@@ -68,7 +68,7 @@ def save(
     for rank, values in enumerate(carried):
         tensors |= {f"carried.{rank}.{name}": tensor for name, tensor in values.items()}
     progress.fingerprint = fingerprint(run, model)
-    run.replace(STATE, pack(tensors, progress.model_dump_json()))
+    run.replace(STATE, pack_tensors(tensors, progress.model_dump_json()))
 
 
 def restore(
@@ -83,7 +83,7 @@ def restore(
     path = run.folder / STATE
     if not path.exists():
         return fresh
-    tensors, note = read(path)
+    tensors, note = read_tensors(path)
     given = fingerprint(run, model)
     try:
         progress = Progress.model_validate_json(note)
@@ -97,7 +97,7 @@ def restore(
     if progress.stage >= stages.count:
         raise TrainingError(f"{path} is in stage {progress.stage + 1}, but the run has {stages.count}")
     if progress.schedule.best_epoch:
-        read(run.folder / BEST, model.state_dict())
+        read_tensors(run.folder / BEST, model.state_dict())
     try:
         _put(tensors, model, optimizer, stages.task(progress.stage), rank)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:

@@ -28,10 +28,10 @@ from ndstack import files
 from ndstack.errors import TrainingError, first_problem
 from ndstack.languages import Plan
 from ndstack.languages.language import Lengths
-from ndstack.nn.configuration import Layers, Size
-from ndstack.nn.controllers import ControllerKind
-from ndstack.nn.initialization import LayerInit
-from ndstack.nn.language_model import OutputKind
+from ndstack.nn.language_models.language_model import OutputKind
+from ndstack.nn.networks.controllers import ControllerKind
+from ndstack.nn.networks.initialization import LayerInit
+from ndstack.nn.storage.description import Layers, Size
 from ndstack.training.recipes import take_recipe
 
 Device = Literal["auto", "cpu", "cuda"]

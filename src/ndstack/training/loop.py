@@ -19,9 +19,9 @@ from ndstack.errors import TrainingError
 from ndstack.languages import Dataset
 from ndstack.languages.datasets import own_grammar
 from ndstack.nn import LanguageModel
-from ndstack.nn.configuration import describe
-from ndstack.nn.storage import CONFIGURATION as MODEL
-from ndstack.nn.storage import read
+from ndstack.nn.storage.description import describe
+from ndstack.nn.storage.files import CONFIGURATION as MODEL
+from ndstack.nn.storage.files import read_tensors
 from ndstack.training import checkpoint
 from ndstack.training.checkpoint import Progress
 from ndstack.training.config import DataConfig, RunConfig, TrainingConfig
@@ -189,7 +189,9 @@ class _Trainer:
 
     def _take_best(self) -> None:
         """Give the model the best parameters of the stage at work."""
-        self.model.load_state_dict(self.best or read(self._folder() / BEST, self.model.state_dict())[0])
+        self.model.load_state_dict(
+            self.best or read_tensors(self._folder() / BEST, self.model.state_dict())[0]
+        )
 
     def _epoch(self) -> None:
         progress = self.progress

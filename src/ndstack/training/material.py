@@ -12,7 +12,7 @@ from ndstack.errors import TrainingError
 from ndstack.languages import Dataset, Language, from_grammar, get, make_dataset, read_dataset
 from ndstack.languages.datasets import SPLITS, own_grammar
 from ndstack.nn import LanguageModel, models
-from ndstack.nn.storage import read
+from ndstack.nn.storage.files import read_tensors
 from ndstack.progress import progress_bar
 from ndstack.training.config import RunConfig
 from ndstack.training.run import BEST, Run
@@ -69,7 +69,7 @@ def take_start(config: RunConfig, model: LanguageModel) -> None:
         raise TrainingError(
             f"{source / BEST} has changed since the run began; begin a new run in another folder"
         )
-    tensors, _ = read(source / BEST)
+    tensors, _ = read_tensors(source / BEST)
     own = model.state_dict()
     if {name: tensor.shape for name, tensor in tensors.items()} != {
         name: tensor.shape for name, tensor in own.items()

@@ -30,9 +30,9 @@ from pydantic import ValidationError
 from ndstack import files, zoo
 from ndstack.errors import NdstackError, TrainingError, first_problem
 from ndstack.nn import LanguageModel
-from ndstack.nn.configuration import ModelConfig
-from ndstack.nn.storage import CONFIGURATION as MODEL
-from ndstack.nn.storage import load, pack, read, read_note
+from ndstack.nn.storage.description import ModelConfig
+from ndstack.nn.storage.files import CONFIGURATION as MODEL
+from ndstack.nn.storage.files import load, pack_tensors, read_note, read_tensors
 from ndstack.processes import cores
 from ndstack.training.config import RunConfig, merge
 
@@ -143,7 +143,7 @@ class Run:
     def keep(self, name: str, model: LanguageModel) -> None:
         """Write the parameters of the model to a file."""
         (self.folder / name).parent.mkdir(exist_ok=True)
-        self.replace(name, pack(model.state_dict()))
+        self.replace(name, pack_tensors(model.state_dict()))
 
     def load(self, parameters: str = BEST) -> LanguageModel:
         """The model with its best parameters, or with those of a snapshot."""
@@ -206,7 +206,9 @@ class Run:
             "run": str(self.folder),
             "language": self.config.language,
             "model": self.label,
-            "parameters": sum(tensor.numel() for tensor in read(path)[0].values()) if path.exists() else None,
+            "parameters": sum(tensor.numel() for tensor in read_tensors(path)[0].values())
+            if path.exists()
+            else None,
             "learning_rate": self.config.training.learning_rate,
             "seed": self.config.seed,
             "epochs": len(history),

@@ -13,7 +13,7 @@ from ndstack.errors import TrainingError
 from ndstack.grammars.grammar import Word
 from ndstack.languages import Dataset
 from ndstack.nn import LanguageModel
-from ndstack.nn.evaluating import evaluating
+from ndstack.nn.language_models.evaluation_mode import evaluation_mode
 
 SHUFFLING = 2
 """The stream of random numbers that orders batches; 0 and 1 draw the strings of a data set."""
@@ -165,7 +165,7 @@ def encode_by_length(words: Sequence[Word], model: LanguageModel, most: int = 50
 def total_nats(model: LanguageModel, batches: Sequence[Tensor], eos: bool) -> Nats:
     """The total of -log p over strings, without dropout."""
     nats, symbols = 0.0, 0
-    with evaluating(model):
+    with evaluation_mode(model):
         for batch in batches:
             nats -= model.log_probability(batch, eos=eos).double().sum().item()
             symbols += batch.numel() + eos * len(batch)

@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from ndstack import zoo
-from ndstack.analysis.explorer.desk import Desk
-from ndstack.analysis.explorer.view import Json, view
+from ndstack.analysis.explorer.answer import Json, answer
+from ndstack.analysis.explorer.requests import RequestQueue
 from ndstack.analysis.source import EXAMPLES, Source, open_source
 from ndstack.errors import NdstackError
 from ndstack.grammars import CFG, read_grammar
-from ndstack.nn.examples import SENTENCE
-from ndstack.nn.generation import sample
-from ndstack.nn.language_model import LanguageModel
-from ndstack.nn.recognition import Recognizer
+from ndstack.nn.language_models.generation import sample
+from ndstack.nn.language_models.language_model import LanguageModel
+from ndstack.nn.proofs.examples import SENTENCE
+from ndstack.nn.proofs.recognition import Recognizer
 from ndstack.stacks import Nondeterministic
 
 LONGEST = 200
@@ -79,7 +79,7 @@ class Catalogue:
             examples: whether the zoo and the automata that ship are there, too.
             read: what reads a grammar file; see `open_source`.
         """
-        self.desk = Desk()
+        self.requests = RequestQueue()
         self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
         self._answers: OrderedDict[tuple[str, str], Json] = OrderedDict()
         self._open: dict[str, Source] = {}
@@ -125,14 +125,14 @@ class Catalogue:
         }
 
     def look(self, identifier: str, text: str, page: str | None = None) -> Json:
-        """Everything about one string; see `ndstack.analysis.explorer.view`.
+        """Everything about one string; see `ndstack.analysis.explorer.answer`.
 
         Args:
             identifier: of the model.
             text: the string as typed.
-            page: which page asks, if a later request of it is to end this one; see `Desk`.
+            page: which page asks, if a later request of it is to end this one; see `RequestQueue`.
         """
-        check, key = self.desk.arrive(page), (identifier, text)
+        check, key = self.requests.register(page), (identifier, text)
         if (known := self._answers.get(key)) is not None:
             return known
         source = self.source(identifier)
@@ -143,11 +143,11 @@ class Catalogue:
                 f"the string has {len(word)} symbols, but {identifier} is shown with at most {most}; "
                 "give a shorter one"
             )
-        with self.desk.turn(check):
+        with self.requests.working(check):
             with self._locks[identifier]:
                 check()
                 trace = source.trace(word)
-            found = {"model": self.describe(identifier), **view(source, word, trace, check)}
+            found = {"model": self.describe(identifier), **answer(source, word, trace, check)}
         self._answers[key] = found
         while len(self._answers) > REMEMBERED:
             with contextlib.suppress(KeyError):  # another thread was quicker

@@ -5,7 +5,7 @@ from ndstack.analysis.figures.heat_maps import draw_actions, draw_attention, dra
 from ndstack.analysis.figures.pca import draw_pca, readings_by_next_symbol
 from ndstack.analysis.figures.picture import Picture
 from ndstack.analysis.figures.run_pictures import draw_nltk_tree, draw_stacks, draw_tree
-from ndstack.analysis.figures.wfa_picture import draw_wfa
+from ndstack.analysis.figures.stack_wfa_picture import draw_wfa
 
 __all__ = [
     "Evolution",

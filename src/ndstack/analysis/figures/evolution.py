@@ -13,7 +13,7 @@ from ndstack import files
 from ndstack.analysis.figures.picture import CELL, Picture, check_steps, heat_map, label_steps
 from ndstack.analysis.stack_trace import StackTrace
 from ndstack.analysis.trace import Model, trace
-from ndstack.analysis.weights import Floats
+from ndstack.analysis.transition_weights import Floats
 from ndstack.errors import NdstackError
 from ndstack.grammars.grammar import Word
 from ndstack.plotting import new_grid

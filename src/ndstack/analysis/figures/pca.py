@@ -8,7 +8,7 @@ import numpy as np
 
 from ndstack.analysis.figures.picture import Picture, plain
 from ndstack.analysis.trace import Model, trace
-from ndstack.analysis.weights import Floats
+from ndstack.analysis.transition_weights import Floats
 from ndstack.errors import NdstackError
 from ndstack.grammars.grammar import Word
 from ndstack.plotting import COLORS, new_axes

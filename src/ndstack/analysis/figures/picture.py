@@ -46,7 +46,7 @@ class Picture:
 
     def save(self, path: str | Path) -> None:
         """Write it; the suffix, .svg, .png or .pdf, decides the format."""
-        plotting.save(self.figure, Path(path))
+        plotting.save_figure(self.figure, Path(path))
 
 
 def check_steps(count: int) -> None:

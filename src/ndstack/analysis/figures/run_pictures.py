@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ndstack.analysis.figures.picture import Picture, check_steps, color, ink, plain, upright
-from ndstack.analysis.run import Run
+from ndstack.analysis.stack_run import StackRun
 from ndstack.plotting import new_axes
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ ROW = 0.3
 """Inches for an element of a stack or a level of a tree."""
 
 
-def draw_stacks(run: Run, title: str | None = None) -> Picture:
+def draw_stacks(run: StackRun, title: str | None = None) -> Picture:
     """The stack before the first step and after each, bottom below; under it the state and what was read."""
     check_steps(len(run.moves))
     names, configurations = run.names, run.configurations
@@ -58,8 +58,8 @@ def _box(axes: Axes, place: float, level: float, background: str, name: str) -> 
     axes.text(place, level + 0.48, plain(name), ha="center", va="center", fontsize=9, color=ink(background))
 
 
-def draw_tree(run: Run, types: bool = False, title: str | None = None) -> Picture:
-    """The tree of a run (`Run.tree`), its leaves in a row at the bottom."""
+def draw_tree(run: StackRun, types: bool = False, title: str | None = None) -> Picture:
+    """The tree of a run (`StackRun.tree`), its leaves in a row at the bottom."""
     check_steps(len(run.moves))
     return draw_nltk_tree(
         run.tree(types), title or f"Tree of a run of probability {run.probability:.3g}", wide=types

@@ -71,7 +71,7 @@ def write_page(claims: Sequence[Claim], tables: Tables, out: Path) -> list[Entry
         figure = draw(entry)
         if figure is not None:
             drawn.add(entry.claim.id)
-            plotting.save(figure, pictures / f"{entry.claim.id}.svg")
+            plotting.save_figure(figure, pictures / f"{entry.claim.id}.svg")
     for old in pictures.glob("C*.svg"):
         if old.stem not in drawn:
             old.unlink()

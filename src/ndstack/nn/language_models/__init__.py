@@ -1,0 +1,1 @@
+"""Language models: symbols in, logits out; and strings that they generate."""

@@ -1,0 +1,235 @@
+"""Language models: symbols in, logits out (section 5.6; chapter 6 on for EOS; section 10.3 for BOS).
+
+A recurrent network over a formal language reads one-hot vectors and predicts the first symbol from its
+initial output, so it needs no BOS. A transformer, or a network over natural language, reads learned vectors.
+The string boundary has one index, the last: as an input it is BOS, as an output EOS. EOS is predicted, never
+read, unless a stream of strings is read on purpose: there the EOS of one string is the BOS of the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ndstack.errors import NdstackError
+from ndstack.grammars.grammar import Word
+from ndstack.nn.language_models.adaptive import AdaptiveOutput
+from ndstack.nn.networks.backbone import Backbone
+from ndstack.nn.networks.state import NetworkState
+from ndstack.ops.runtime.tracing import Recordable
+
+InputKind = Literal["one-hot", "embedding"]
+OutputKind = Literal["full", "adaptive"]
+Words = Sequence[Word] | Tensor
+"""Strings; or, if all have one length, the indices of their symbols, [B, n]."""
+
+IGNORED = -100
+"""The target of places that are not scored; torch has the same number."""
+
+
+class LanguageModel(Recordable, torch.nn.Module):
+    """A distribution over strings, symbol by symbol.
+
+    Symbols have the indices of `alphabet`; `boundary`, the index after the last, is EOS and BOS.
+
+    Args:
+        backbone: the network in the middle.
+        alphabet: the symbols, without EOS and BOS.
+        input: "one-hot"; or "embedding", a learned vector for each symbol.
+        bos: whether the string boundary can be read, and is read first. If not given: only if the symbols are
+            embedded.
+        output: "full", a linear layer; or "adaptive" (`ndstack.nn.language_models.adaptive`), for many
+            symbols, of which the common ones come first in the alphabet.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        alphabet: Iterable[str],
+        input: InputKind = "one-hot",
+        bos: bool | None = None,
+        output: OutputKind = "full",
+    ) -> None:
+        super().__init__()
+        self.alphabet = tuple(alphabet)
+        self.input: InputKind = input
+        self.bos = input != "one-hot" if bos is None else bos
+        self._indices = {symbol: index for index, symbol in enumerate(self.alphabet)}
+        if not self.alphabet or len(self._indices) < len(self.alphabet):
+            raise NdstackError(
+                "an alphabet that is empty or repeats symbols given, expected distinct symbols"
+            )
+        if input not in ("one-hot", "embedding"):
+            raise NdstackError(f"input is {input!r}, expected 'one-hot' or 'embedding'")
+        if backbone.needs_bos and not self.bos:
+            raise NdstackError(f"a {type(backbone).__name__} has to read BOS first, but bos is False")
+        self.boundary = len(self.alphabet)
+        read = self.boundary + self.bos
+        self.embedding: torch.nn.Embedding | None = None
+        if input != "one-hot":
+            self.embedding = torch.nn.Embedding(read, backbone.input_size)
+        elif backbone.input_size != read:
+            raise NdstackError(
+                f"the network reads vectors of size {backbone.input_size}, expected {read}: one-hot vectors "
+                f"of {len(self.alphabet)} symbols{' and BOS' if self.bos else ''}"
+            )
+        self.register_buffer("_one_hot", torch.eye(read if input == "one-hot" else 0), persistent=False)
+        self.backbone = backbone
+        if output not in ("full", "adaptive"):
+            raise NdstackError(f"output is {output!r}, expected 'full' or 'adaptive'")
+        layer = torch.nn.Linear if output == "full" else AdaptiveOutput
+        self.output: torch.nn.Linear | AdaptiveOutput = layer(backbone.output_size, self.boundary + 1)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the parameters."""
+        return next(self.output.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.output.parameters()).device
+
+    def start(self, batch_size: int) -> NetworkState:
+        """Networks that have read nothing, not even BOS."""
+        return self.backbone.start(batch_size, self.dtype, self.device)
+
+    def forward(self, symbols: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
+        """Read strings, or go on with them.
+
+        From the beginning there is one prediction more than there are symbols, the one for the first symbol:
+        the logits of all chunks of a string, put together, are those of the whole. A stream, whose first
+        symbol is the boundary, is read from `start`.
+
+        Args:
+            symbols: [B, n], indices; n may be 0.
+            state: to go on from; if not given, strings begin here.
+
+        Returns:
+            The logits, [B, n, V+1], or [B, n+1, V+1] from the beginning, and the last state.
+        """
+        output, state = self.hidden(symbols, state)
+        return self.output(output), state
+
+    def hidden(self, symbols: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
+        """As `forward`, but what the logits are computed from, [B, n, backbone.output_size]."""
+        self._check(symbols)
+        output: Tensor
+        if state is not None:
+            output, state = self.backbone(self._embed(symbols), state)
+        elif self.bos:
+            symbols = torch.nn.functional.pad(symbols, (1, 0), value=self.boundary)
+            output, state = self.backbone(self._embed(symbols), self.start(symbols.shape[0]))
+        else:
+            fresh = self.start(symbols.shape[0])
+            output, state = self.backbone(self._embed(symbols), fresh)
+            output = torch.cat([self.backbone.initial_output(fresh)[:, None], output], dim=1)
+        assert state is not None
+        return output, state
+
+    def logits(self, words: Words) -> Tensor:
+        """[B, n+1, V+1] for every position, from the first symbol to EOS; n is the greatest length.
+
+        After the end of a shorter string the logits mean nothing.
+        """
+        logits: Tensor = self(self.encode(words)[0])[0]
+        return logits
+
+    def log_probability(self, words: Words, eos: bool = True) -> Tensor:
+        """[B]: the log probability of each string, in nats.
+
+        Args:
+            words: of any lengths.
+            eos: whether its end is predicted too; if not, EOS is left out of every prediction, as if the
+                model did not know it (chapter 5).
+        """
+        return -self._surprisals(words, eos)[0].sum(dim=1)
+
+    def cross_entropy(
+        self, words: Words, eos: bool = True, per: Literal["string", "symbol"] = "string"
+    ) -> Tensor:
+        """The mean of -log p(w), in nats: the loss; or per symbol predicted, EOS included: a metric."""
+        if per not in ("string", "symbol"):
+            raise NdstackError(f"per is {per!r}, expected 'string' or 'symbol'")
+        surprisals, predicted = self._surprisals(words, eos)
+        return surprisals.sum() / (surprisals.shape[0] if per == "string" else predicted)
+
+    def encode(self, words: Words) -> tuple[Tensor, Tensor | None]:
+        """Indices [B, n], and the lengths [B], or None if all strings are equally long.
+
+        Shorter strings are filled up with symbol 0.
+        """
+        device = self.device
+        if isinstance(words, Tensor):
+            return words.to(device), None
+        if isinstance(words, str):
+            raise NdstackError(f"the string {words!r} given, expected a list of strings")
+        rows = [self._encode(word) for word in words]
+        lengths = [len(row) for row in rows]
+        longest = max(lengths, default=0)
+        padded = [row + [0] * (longest - len(row)) for row in rows]
+        symbols = torch.tensor(padded, dtype=torch.long, device=device).view(len(rows), longest)
+        equal = all(length == longest for length in lengths)
+        return symbols, None if equal else torch.tensor(lengths, device=device)
+
+    def decode(self, indices: Iterable[int]) -> Word:
+        """The string with these symbols: joined if all symbols are characters, a tuple otherwise."""
+        symbols = [self.alphabet[index] for index in indices]
+        return "".join(symbols) if all(len(symbol) == 1 for symbol in self.alphabet) else tuple(symbols)
+
+    def save(self, folder: str | Path) -> None:
+        """Write `model.safetensors` and `model.json`; `ndstack.nn.load` reads them."""
+        from ndstack.nn.storage import files
+
+        files.save(self, folder)
+
+    def _encode(self, word: Word) -> list[int]:
+        try:
+            return [self._indices[symbol] for symbol in word]
+        except KeyError as error:
+            shown = " ".join(self.alphabet[:10]) + (" ..." if len(self.alphabet) > 10 else "")
+            raise NdstackError(f"the symbol {error.args[0]!r} is not in the alphabet {shown}") from None
+
+    def _check(self, symbols: Tensor) -> None:
+        """Raise an error in one line unless these are indices [B, n] of what can be read."""
+        if symbols.dim() != 2 or symbols.dtype != torch.long:
+            raise NdstackError(
+                f"symbols of shape {list(symbols.shape)} and {symbols.dtype} given, expected "
+                "[batch, length] and torch.int64"
+            )
+        known = self.boundary + self.bos
+        if symbols.device.type == "cpu" and symbols.numel() and not torch.compiler.is_compiling():
+            low, high = (int(bound) for bound in symbols.aminmax())
+            if low < 0 or high >= known:
+                wrong = low if low < 0 else high
+                raise NdstackError(f"symbol index {wrong} given, expected indices from 0 to {known - 1}")
+
+    def _embed(self, symbols: Tensor) -> Tensor:
+        """[B, n, input_size] from indices [B, n]."""
+        if self.embedding is None:
+            one_hot = self._one_hot
+            assert isinstance(one_hot, Tensor)
+            return torch.nn.functional.embedding(symbols, one_hot)
+        vectors: Tensor = self.embedding(symbols)
+        return vectors
+
+    def _surprisals(self, words: Words, eos: bool) -> tuple[Tensor, int]:
+        """-log p of every symbol, [B, n+1] or, without EOS, [B, n], 0 after the end; and their number."""
+        symbols, lengths = self.encode(words)
+        logits: Tensor = self(symbols)[0]
+        targets = torch.nn.functional.pad(symbols, (0, 1), value=self.boundary)
+        if lengths is not None:
+            place = torch.arange(targets.shape[1], device=targets.device) - lengths[:, None]
+            last = self.boundary if eos else IGNORED
+            targets = targets.masked_fill(place == 0, last).masked_fill(place > 0, IGNORED)
+        if not eos:
+            logits, targets = logits[:, :-1, : self.boundary], targets[:, :-1]
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), targets.reshape(-1), reduction="none", ignore_index=IGNORED
+        )
+        count = targets.numel() if lengths is None else int((targets != IGNORED).sum())
+        return loss.view(targets.shape), count

@@ -1,0 +1,1 @@
+"""Networks from vectors to vectors: recurrent controllers with stacks, stack attention, transformers."""

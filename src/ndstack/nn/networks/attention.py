@@ -1,0 +1,228 @@
+"""Causal attention sublayer functions: stack attention and scaled dot-product attention (chapter 10).
+
+Both take the normalised inputs x_1, ..., x_n of a sublayer to y_1, ..., y_n, where y_t depends on
+x_1, ..., x_t only, and both carry a state from one call to the next, so that a sequence can be read
+whole, in chunks or symbol by symbol. Layer normalisation, dropout and the residual connection
+around them belong to the layer that owns them (`ndstack.nn.networks.transformer`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from ndstack.errors import NdstackError, check_size
+from ndstack.nn.networks.backbone import check_input
+from ndstack.nn.networks.state import NetworkState
+from ndstack.ops.runtime.tracing import Recordable
+from ndstack.stacks.base import Stack, State
+from ndstack.stacks.state import Device
+
+StateT = TypeVar("StateT")
+
+
+class Attention(Recordable, torch.nn.Module, ABC, Generic[StateT]):
+    """What an attention sublayer does; called with x [B, n, d_model] and the state of an earlier call."""
+
+    d_model: int
+
+    def start(self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None) -> StateT:
+        """What is carried before the first input.
+
+        Args:
+            batch_size: how many sequences.
+            dtype: of the inputs; that of the parameters if not given.
+            device: where; that of the parameters if not given.
+        """
+        like = next(self.parameters())
+        return self._start(batch_size, dtype or like.dtype, device or like.device)
+
+    @abstractmethod
+    def _start(self, batch_size: int, dtype: torch.dtype, device: torch.device | str) -> StateT:
+        """`start`, with nothing left open."""
+
+
+class StackAttention(Attention[State]):
+    """Attention whose distribution over past inputs is that of the top of a stack (section 10.2).
+
+    At each step the stack gets
+
+        a_t = W_a x_t        (raw logits; a softmax over them, if any, is part of the stack)
+        v_t = x_t            or W_v x_t, if the stack's vectors have another size than x_t
+
+    and its reading r_t *after* the step is the output
+
+        y_t = r_t            or W_y r_t, if a reading has another size than x_t.
+
+    The text says "learned linear projection" where it says "affine transformation" of the output
+    layer, so none of the three has a bias (nor have they in the public code of the later paper on
+    stack attention), and v_t is not squashed. A stack without vectors gets actions only. The bottom
+    vector of a nondeterministic stack is a parameter of the stack.
+
+    Args:
+        d_model: the size of x_t and y_t.
+        stack: any stack of `ndstack.stacks`; `Superposition` and `Nondeterministic` with vectors
+            are the dissertation's.
+        always_project: project v_t and r_t even where sizes agree, as that public code does.
+        exp_pushes: push exp(v_t) in place of v_t, as that public code does.
+    """
+
+    def __init__(
+        self, d_model: int, stack: Stack[Any], *, always_project: bool = False, exp_pushes: bool = False
+    ) -> None:
+        super().__init__()
+        d_model = check_size("d_model", d_model)
+        if not isinstance(stack, Stack):
+            raise NdstackError(f"{stack!r} given as the stack, expected a Stack of ndstack.stacks")
+        self.d_model, self.always_project, self.exp_pushes = d_model, always_project, exp_pushes
+        self.stack = stack
+
+        def projection(given: int, wanted: int) -> torch.nn.Module:
+            if given == wanted and not always_project:
+                return torch.nn.Identity()
+            return torch.nn.Linear(given, wanted, bias=False)
+
+        self.actions = torch.nn.Linear(d_model, stack.action_size, bias=False)
+        self.pushed = projection(d_model, stack.push_size) if stack.push_size else None
+        self.output = projection(stack.reading_size, d_model)
+
+    def _start(self, batch_size: int, dtype: torch.dtype, device: torch.device | str) -> State:
+        """Fresh stacks, in float32 or better."""
+        dtype = torch.promote_types(dtype, torch.float32)
+        state: State = self.stack.start(batch_size, dtype=dtype, device=device)
+        return state
+
+    def controls(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What the stack gets from x [B, n, d_model]: action logits [B, n, A], vectors [B, n, m] or None."""
+        pushed = None if self.pushed is None else self.pushed(x)
+        return self.actions(x), pushed.exp() if self.exp_pushes and pushed is not None else pushed
+
+    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """y_1..y_n, [B, n, d_model], and the stacks afterwards.
+
+        Args:
+            x: [B, n, d_model].
+            state: the stacks after the inputs before these; fresh ones if not given.
+        """
+        check_input(x, self.d_model, None if state is None else state.batch_size)
+        if state is None:
+            state = self.start(x.shape[0], dtype=x.dtype, device=x.device)
+        readings, state = self.stack(*self.controls(x), state)
+        y: Tensor = self.output(readings.to(x.dtype))
+        return y, state
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class AttentionState(NetworkState):
+    """The key/value cache of `DotProductAttention` after t inputs."""
+
+    keys: Tensor
+    """[B, heads, t, d_model / heads]."""
+
+    values: Tensor
+    """[B, heads, t, d_model / heads]."""
+
+    @property
+    def batch_size(self) -> int:
+        """The number of sequences."""
+        return self.keys.shape[0]
+
+    @property
+    def time(self) -> int:
+        """t, the number of inputs read so far."""
+        return self.keys.shape[2]
+
+
+class DotProductAttention(Attention[AttentionState]):
+    """Causal multi-head scaled dot-product self-attention (eq. 10.1, with i <= t).
+
+    Each head has queries, keys and values of size d_model / heads; they and the output are affine
+    functions, as in `torch.nn.MultiheadAttention`, whose parameters have the same shapes.
+
+    Args:
+        d_model: the size of x_t and y_t.
+        heads: how many heads; d_model must be a multiple of it.
+        dropout: the rate of dropout on the attention weights.
+    """
+
+    def __init__(self, d_model: int, heads: int = 4, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        d_model, heads = check_size("d_model", d_model), check_size("heads", heads)
+        if d_model % heads:
+            raise NdstackError(f"d_model is {d_model}, expected a positive multiple of heads, {heads}")
+        check_dropout(dropout)
+        self.d_model, self.heads, self.dropout = d_model, heads, dropout
+        self.query_key_value = torch.nn.Linear(d_model, 3 * d_model)
+        self.output = torch.nn.Linear(d_model, d_model)
+
+    def extra_repr(self) -> str:
+        """What `print` shows."""
+        return f"heads={self.heads}, dropout={self.dropout}"
+
+    def _start(self, batch_size: int, dtype: torch.dtype, device: torch.device | str) -> AttentionState:
+        """An empty cache."""
+        size = (batch_size, self.heads, 0, self.d_model // self.heads)
+        empty = torch.empty(size, dtype=dtype, device=device)
+        return AttentionState(empty, empty)
+
+    def forward(self, x: Tensor, state: AttentionState | None = None) -> tuple[Tensor, AttentionState]:
+        """y_1..y_n, [B, n, d_model], and the cache afterwards.
+
+        Args:
+            x: [B, n, d_model].
+            state: the cache after the inputs before these; empty if not given.
+        """
+        check_input(x, self.d_model, None if state is None else state.batch_size)
+        batch, n, _ = x.shape
+        self._check_state(state, x)
+        parts = self.query_key_value(x).view(batch, n, 3, self.heads, self.d_model // self.heads)
+        queries, keys, values = parts.permute(2, 0, 3, 1, 4)
+        past = 0
+        if state is not None and state.time:
+            past = state.time
+            keys = torch.cat([state.keys, keys], dim=2)
+            values = torch.cat([state.values, values], dim=2)
+        attended = scaled_dot_product_attention(
+            queries,
+            keys,
+            values,
+            attn_mask=_mask(past, n, x.device),
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=past == 0 and n > 1,
+        )
+        y: Tensor = self.output(attended.transpose(1, 2).reshape(batch, n, self.d_model))
+        return y, AttentionState(keys, values)
+
+    def _check_state(self, state: AttentionState | None, x: Tensor) -> None:
+        """Raise an error in one line unless the state is a cache of this sublayer."""
+        if state is None:
+            return
+        size = (x.shape[0], self.heads, state.keys.shape[2:3], self.d_model // self.heads)
+        for tensor in (state.keys, state.values):
+            if tensor.shape != (*size[:2], *size[2], size[3]) or tensor.device != x.device:
+                raise NdstackError(
+                    f"a cache of shape {list(tensor.shape)} on {tensor.device} given, expected "
+                    f"[{x.shape[0]}, {self.heads}, past, {size[3]}] on {x.device}; use start() of this layer"
+                )
+
+
+def _mask(past: int, n: int, device: torch.device) -> Tensor | None:
+    """Which of past + n keys each of n queries may see, [n, past + n], where it is not obvious.
+
+    The function of torch aligns its own causal mask with the first key, which is right only without
+    a past; and a single query sees all keys.
+    """
+    if past == 0 or n == 1:
+        return None
+    return torch.ones(n, past + n, dtype=torch.bool, device=device).tril(past)
+
+
+def check_dropout(rate: float) -> None:
+    """Raise an error in one line unless the rate is a probability less than 1."""
+    if not 0.0 <= rate < 1.0:
+        raise NdstackError(f"dropout is {rate}, expected at least 0 and less than 1")

@@ -1,0 +1,68 @@
+"""What a language model is built around: vectors in, vectors out, one a position, from left to right."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ndstack.errors import NdstackError
+from ndstack.nn.networks.state import NetworkState
+from ndstack.ops.runtime.tracing import Recordable
+from ndstack.stacks.state import Device
+
+
+class Backbone(Recordable, torch.nn.Module, ABC):
+    """A causal network over sequences: the output at a position depends on it and those before it only.
+
+    Called on chunks of a sequence with the state carried along, it gives the same numbers as in one call; a
+    chunk of length 1 is one step of incremental decoding.
+
+    Attributes:
+        input_size: how many numbers it reads at each position.
+        output_size: how many numbers it gives at each position.
+        needs_bos: whether something has to be read before there is an output. If not, `initial_output` is
+            what the first symbol is predicted from.
+    """
+
+    input_size: int
+    output_size: int
+    needs_bos: ClassVar[bool] = False
+
+    @abstractmethod
+    def start(self, batch_size: int, dtype: torch.dtype | None = None, device: Device = None) -> NetworkState:
+        """The networks before they have read anything.
+
+        Args:
+            batch_size: how many.
+            dtype: of the numbers; that of the parameters if not given.
+            device: where; that of the parameters if not given.
+        """
+
+    @abstractmethod
+    def forward(self, x: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
+        """Read a sequence, or go on with one.
+
+        Args:
+            x: [B, n, input_size].
+            state: to go on from; a fresh start if not given.
+
+        Returns:
+            The outputs, [B, n, output_size], and the last state.
+        """
+
+    def initial_output(self, state: NetworkState) -> Tensor:
+        """[B, output_size]: what comes out before anything has been read, `state` being that of `start`."""
+        raise NdstackError(
+            f"{type(self).__name__} has no output before it has read something; let it read BOS first"
+        )
+
+
+def check_input(x: Tensor, size: int, batch: int | None) -> None:
+    """Raise an error in one line unless x is [batch, n, size]; a batch of None is any."""
+    if x.dim() != 3 or x.shape[2] != size or (batch is not None and x.shape[0] != batch):
+        first = "batch" if batch is None else str(batch)
+        hint = "" if batch is None else "; the batch is that of the state"
+        raise NdstackError(f"input of shape {list(x.shape)} given, expected [{first}, length, {size}]{hint}")

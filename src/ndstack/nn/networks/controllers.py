@@ -1,0 +1,144 @@
+"""Recurrent controllers (section 3.2): the networks of torch, run over a sequence or stepped.
+
+The parameters live in `torch.nn.LSTM`, `torch.nn.GRU` or `torch.nn.RNN`, two biases a gate as in torch.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ndstack.errors import NdstackError
+from ndstack.ops.lstm.cell import cell as lstm_cell
+from ndstack.ops.runtime.tracing import opaque
+
+ControllerKind = Literal["lstm", "gru", "rnn"]
+
+_KINDS: dict[str, type[torch.nn.RNNBase]] = {
+    "lstm": torch.nn.LSTM,
+    "gru": torch.nn.GRU,
+    "rnn": torch.nn.RNN,
+}
+
+
+class ControllerState(NamedTuple):
+    """What a controller remembers: h_t and, of an LSTM, c_t, [B, H] for each layer."""
+
+    hidden: tuple[Tensor, ...]
+    cells: tuple[Tensor, ...]
+
+
+def make_controller(kind: str, input_size: int, hidden_size: int, num_layers: int) -> torch.nn.RNNBase:
+    """A controller of the given kind, batch first."""
+    if kind not in _KINDS:
+        raise NdstackError(f"there is no controller called {kind!r}; expected one of {', '.join(_KINDS)}")
+    return _KINDS[kind](input_size, hidden_size, num_layers, batch_first=True)  # type: ignore[arg-type]
+
+
+def has_cells(controller: torch.nn.RNNBase) -> bool:
+    """Whether it remembers c_t beside h_t."""
+    return isinstance(controller, torch.nn.LSTM)
+
+
+def run(controller: torch.nn.Module, x: Tensor, memory: ControllerState) -> tuple[Tensor, ControllerState]:
+    """A whole sequence [B, n, input_size] without a stack: h_1..h_n, [B, n, H], and the last memory."""
+    if x.shape[1] == 0:
+        return x.new_zeros(x.shape[0], 0, memory.hidden[0].shape[1]), memory
+    hidden = torch.stack(memory.hidden)
+    if not memory.cells:
+        output, last = controller(x, hidden)
+        return output, ControllerState(last.unbind(0), ())
+    cells = torch.stack(memory.cells)
+    if torch.is_autocast_enabled(x.device.type) and not _has_mixed_lstm(x.device.type):
+        dtype = next(controller.parameters()).dtype
+        with torch.autocast(x.device.type, enabled=False):
+            output, (last, cells) = controller(x.to(dtype), (hidden.to(dtype), cells.to(dtype)))
+    else:
+        output, (last, cells) = controller(x, (hidden, cells))
+    return output, ControllerState(last.unbind(0), cells.unbind(0))
+
+
+@opaque
+def _has_mixed_lstm(device: str) -> bool:
+    """Whether torch's LSTM runs on this device in the precision of autocast."""
+    return device != "cpu" or _has_lstm(torch.get_autocast_dtype(device))
+
+
+@functools.cache
+def _has_lstm(dtype: torch.dtype) -> bool:
+    """Whether it does on this CPU: oneDNN has no such LSTM for CPUs without AVX-512.
+
+    Torch is asked once; its random numbers are not touched.
+    """
+    with torch.random.fork_rng(devices=[]):
+        lstm = torch.nn.LSTM(1, 1)
+    try:
+        with torch.no_grad(), torch.autocast("cpu", dtype):
+            lstm(torch.zeros(1, 1, 1))
+    except RuntimeError:
+        return False
+    return True
+
+
+def call(controller: torch.nn.Module, x: Tensor, memory: ControllerState) -> ControllerState:
+    """One step of a controller that is called, as a network of torch is, with the input [B, input_size]."""
+    return run(controller, x[:, None], memory)[1]
+
+
+def prepare(
+    controller: torch.nn.RNNBase, x: Tensor, reading_size: int
+) -> tuple[tuple[Tensor, ...], list[list[Tensor]]]:
+    """What `step` wants, computed once for all steps: an input for each, and the weights of each layer.
+
+    Of an LSTM, the inputs are what x_t contributes to the gates of the first layer, biases included.
+
+    Args:
+        controller: whose input is x_t and the reading, side by side.
+        x: [B, n, controller.input_size - reading_size].
+        reading_size: of what is read at each step.
+    """
+    layers: list[list[Tensor]] = controller.all_weights  # type: ignore[assignment]
+    if not has_cells(controller):
+        return x.unbind(1), layers
+    weights = [[by_x, by_hidden, biases[0] + biases[1]] for by_x, by_hidden, *biases in layers]
+    by_input, by_hidden, bias = weights[0]
+    size = by_input.shape[1] - reading_size
+    weights[0] = [by_input[:, size:], by_hidden, bias]
+    return torch.nn.functional.linear(x, by_input[:, :size], bias).unbind(1), weights
+
+
+def step(
+    controller: torch.nn.RNNBase,
+    weights: Sequence[Sequence[Tensor]],
+    given: Tensor,
+    reading: Tensor,
+    memory: ControllerState,
+) -> ControllerState:
+    """One step.
+
+    Args:
+        controller: says which kind of cell.
+        weights: of each layer, from `prepare`.
+        given: the input of this step, from `prepare`.
+        reading: [B, reading_size].
+        memory: before the step.
+    """
+    hidden: list[Tensor] = []
+    cells: list[Tensor] = []
+    x = reading if has_cells(controller) else torch.cat([given, reading], dim=1)
+    for layer, own in enumerate(weights):
+        if has_cells(controller):
+            by_x, by_hidden, bias = own
+            added = bias if layer else given
+            x, cell = lstm_cell(added, x, memory.hidden[layer], memory.cells[layer], by_x, by_hidden)
+            cells.append(cell)
+        elif isinstance(controller, torch.nn.GRU):
+            x = torch.gru_cell(x, memory.hidden[layer], *own)
+        else:
+            x = torch.rnn_tanh_cell(x, memory.hidden[layer], *own)
+        hidden.append(x)
+    return ControllerState(tuple(hidden), tuple(cells))

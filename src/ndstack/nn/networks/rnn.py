@@ -1,0 +1,305 @@
+"""A recurrent controller with a stack: the interface of section 3.2.
+
+    (h_t, c_t) = LSTM((h_{t-1}, c_{t-1}), [x_t; r_{t-1}]),   a_t = Actions(h_t),
+    s_t = Stack(s_{t-1}, a_t),   r_t = Reading(s_t).
+
+With several layers the top one drives the stack, and the first one gets the reading. Options of section
+11.2.2: layers between the reading and the controller, the reading beside the hidden state in the output, and
+the reading left unnormalised.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ndstack.errors import NdstackError, check_size
+from ndstack.nn.networks import controllers, unmodified
+from ndstack.nn.networks.backbone import Backbone, check_input
+from ndstack.nn.networks.controllers import ControllerKind, ControllerState, make_controller
+from ndstack.nn.networks.state import NetworkState
+from ndstack.ops.runtime.tracing import opaque, refuse_recording
+from ndstack.stacks import LSTMWeights, Stack, State
+from ndstack.stacks.state import Device
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RNNState(NetworkState):
+    """What a `StackRNN` carries from step to step."""
+
+    hidden: tuple[Tensor, ...]
+    """h_t of each layer, [B, H]."""
+
+    cells: tuple[Tensor, ...]
+    """c_t of each layer of an LSTM, [B, H]; empty for other controllers."""
+
+    stack: State | None
+    """The stacks, if there are any."""
+
+
+class StackRNN(Backbone):
+    """A controller and a stack, called like `torch.nn.LSTM` with `batch_first=True`.
+
+    The output is the top layer's hidden state, [B, n, hidden_size]; with `output_reading`, followed by the
+    reading. Where the stack can run with its controller in one operation (one LSTM layer that reads the stack
+    directly and pushes learned vectors), it does.
+
+    Args:
+        input_size: of the vectors x_t.
+        hidden_size: of the hidden state.
+        stack: any of `ndstack.stacks`; None for the controller alone.
+        num_layers: of the controller.
+        controller: "lstm", "gru" or "rnn" (tanh).
+        push_hidden: push the top hidden state itself ("Sup. h"); the stack's vectors are of `hidden_size`.
+        reading_layers: how many layers of `hidden_size` tanh units stand between reading and controller.
+        output_reading: whether the output is h_t and r_t side by side, so that it does not lag a step behind
+            the stack.
+        normalize_reading: whether a nondeterministic stack reads probabilities; if not, the weights of runs
+            (`ndstack.nn.networks.unnormalized`).
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        stack: Stack[Any] | None,
+        num_layers: int = 1,
+        controller: ControllerKind = "lstm",
+        *,
+        push_hidden: bool = False,
+        reading_layers: int = 0,
+        output_reading: bool = False,
+        normalize_reading: bool = True,
+    ) -> None:
+        super().__init__()
+        input_size = check_size("input_size", input_size, 0)
+        hidden_size, num_layers = check_size("hidden_size", hidden_size), check_size("num_layers", num_layers)
+        reading_layers = check_size("reading_layers", reading_layers, 0)
+        _check_options(hidden_size, stack, push_hidden, reading_layers, output_reading)
+        if not normalize_reading:
+            stack = _unnormalized(stack)
+        reading_size = 0 if stack is None else stack.reading_size
+        read_size = hidden_size if reading_layers else reading_size
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.output_size = hidden_size + (reading_size if output_reading else 0)
+        self.controller_kind, self.push_hidden = controller, push_hidden
+        self.reading_layers, self.output_reading = reading_layers, output_reading
+        self.normalize_reading = normalize_reading
+        self.controller = make_controller(controller, input_size + read_size, hidden_size, num_layers)
+        self.stack = stack
+        self.actions: torch.nn.Linear | None = None
+        self.pushed: torch.nn.Linear | None = None
+        self.reader: torch.nn.Sequential | None = None
+        if stack is not None:
+            self.actions = torch.nn.Linear(hidden_size, stack.action_size)
+            if stack.push_size and not push_hidden:
+                self.pushed = torch.nn.Linear(hidden_size, stack.push_size)
+        if reading_layers:
+            sizes = [reading_size, *[hidden_size] * reading_layers]
+            layers = [torch.nn.Linear(*pair) for pair in itertools.pairwise(sizes)]
+            self.reader = torch.nn.Sequential(*(part for one in layers for part in (one, torch.nn.Tanh())))
+
+    def extra_repr(self) -> str:
+        """What `print` shows beside the unmodified."""
+        names = ("input_size", "hidden_size", "push_hidden", "reading_layers", "output_reading")
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
+
+    def start(self, batch_size: int, dtype: torch.dtype | None = None, device: Device = None) -> RNNState:
+        """Hidden states and memory cells of zeros, and fresh stacks."""
+        like = next(self.controller.parameters())
+        dtype, device = dtype or like.dtype, device or like.device
+        zeros = (torch.zeros(batch_size, self.hidden_size, dtype=dtype, device=device),) * self.num_layers
+        stack = None if self.stack is None else self.stack.start(batch_size, dtype=dtype, device=device)
+        return RNNState(zeros, zeros if self.controller_kind == "lstm" else (), stack)
+
+    def initial_output(self, state: NetworkState) -> Tensor:
+        """[B, output_size]: h_0 and, with `output_reading`, r_0."""
+        state = self._own(state)
+        if state.stack is None or not self.output_reading:
+            return state.hidden[-1]
+        return torch.cat([state.hidden[-1], state.stack.reading], dim=1)
+
+    def forward(self, x: Tensor, state: NetworkState | None = None) -> tuple[Tensor, RNNState]:
+        """Read a sequence of any length, 0 included, or go on with one.
+
+        Args:
+            x: [B, n, input_size].
+            state: to go on from; zeros and fresh stacks if not given.
+
+        Returns:
+            The outputs, [B, n, output_size], and the last state.
+        """
+        state = None if state is None else self._own(state)
+        check_input(x, self.input_size, None if state is None else state.batch_size)
+        state = self.start(x.shape[0], x.dtype, x.device) if state is None else self._like(state, x)
+        refuse_recording()
+        if self.stack is None:
+            output, memory = controllers.run(self.controller, x, ControllerState(state.hidden, state.cells))
+            return output, RNNState(*memory, None)
+        return self._with_stack(x, state)
+
+    @opaque
+    def _with_stack(self, x: Tensor, state: RNNState) -> tuple[Tensor, RNNState]:
+        """`forward` of a network with a stack."""
+        if self.in_one_operation:
+            hidden, readings, state = self._fused(x, state)
+        else:
+            hidden, readings, state = self._by_steps(x, state)
+        output = torch.cat([hidden, readings], dim=2) if self.output_reading else hidden
+        return output.to(x.dtype), state
+
+    @property
+    def in_one_operation(self) -> bool:
+        """Whether controller and stack are run together by `Stack.run_lstm`.
+
+        Not if a part of the network was replaced or has hooks: such a part is called, at every step.
+        """
+        single = self.controller_kind == "lstm" and self.num_layers == 1
+        simple = single and not self.reading_layers and not self.push_hidden
+        return simple and self.stack is not None and self._drives and self._untouched(self.controller)
+
+    @property
+    def _drives(self) -> bool:
+        """Whether the stack can be driven by the weights of the layers, instead of what these give."""
+        layers = [layer for layer in (self.actions, self.pushed) if layer is not None]
+        return not unmodified.hooked(self.stack) and all(map(unmodified.is_linear, layers))
+
+    def _untouched(self, controller: torch.nn.Module) -> bool:
+        read_size = 0 if self.stack is None else self.stack.reading_size
+        sizes = self.hidden_size if self.reading_layers else read_size
+        return unmodified.is_recurrent(controller, self.input_size + sizes, self.hidden_size, self.num_layers)
+
+    def _own(self, state: NetworkState) -> RNNState:
+        if not isinstance(state, RNNState):
+            raise NdstackError(f"a {type(state).__name__} given, expected the RNNState of an earlier call")
+        cells = self.num_layers if controllers.has_cells(self.controller) else 0
+        held: tuple[Any, Any] = (state.hidden, state.cells)  # a file may say anything
+        counts = [len(part) if isinstance(part, tuple) else -1 for part in held]
+        tensors = () if -1 in counts else (*held[0], *held[1])
+        shape = (state.batch_size, self.hidden_size)
+        if (
+            counts != [self.num_layers, cells]
+            or not all(isinstance(t, Tensor) and t.shape == shape and t.is_floating_point() for t in tensors)
+            or (state.stack is None) != (self.stack is None)
+        ):
+            raise NdstackError(
+                f"the state is that of another network, expected {self.num_layers} layers of "
+                f"{self.hidden_size} units {'with' if self.stack else 'without'} a stack; use start()"
+            )
+        return state
+
+    def _like(self, state: RNNState, x: Tensor) -> RNNState:
+        """What the controller carries, in the dtype of its input; it must be on the same device."""
+        memory = (*state.hidden, *state.cells)
+        if any(tensor.device != x.device for tensor in memory):
+            raise NdstackError(
+                f"the input is on {x.device}, but the state on {memory[0].device}; use state.to(device)"
+            )
+        if all(tensor.dtype == x.dtype for tensor in memory) or self.in_one_operation:
+            return state
+        hidden, cells = (tuple(tensor.to(x.dtype) for tensor in part) for part in (state.hidden, state.cells))
+        return RNNState(hidden, cells, state.stack)
+
+    def _controls(self) -> tuple[Tensor, Tensor]:
+        """Weight and bias of the layer that drives the stack: actions, then the vector to push."""
+        assert self.actions is not None
+        if self.pushed is None:
+            return self.actions.weight, self.actions.bias
+        weight = torch.cat([self.actions.weight, self.pushed.weight])
+        return weight, torch.cat([self.actions.bias, self.pushed.bias])
+
+    def _fused(self, x: Tensor, state: RNNState) -> tuple[Tensor, Tensor, RNNState]:
+        """The hidden states [B, n, H], the readings [B, n, R] and the last state, in one operation."""
+        assert self.stack is not None
+        by_input, by_hidden, input_bias, hidden_bias = self.controller.all_weights[0]
+        by_x, by_reading = by_input[:, : self.input_size], by_input[:, self.input_size :]
+        gates = torch.nn.functional.linear(x, by_x, input_bias + hidden_bias)
+        weights = LSTMWeights(by_reading, by_hidden, *self._controls())
+        memory = (state.hidden[0], state.cells[0])
+        if x.shape[1] == 1:
+            (last, cell), stack = self.stack.step_lstm(gates[:, 0], weights, memory, state.stack)
+            return last[:, None], stack.reading[:, None], RNNState((last,), (cell,), stack)
+        hidden, readings, (last, cell), stack = self.stack.run_lstm(gates, weights, memory, state.stack)
+        return hidden, readings, RNNState((last,), (cell,), stack)
+
+    def _by_steps(self, x: Tensor, state: RNNState) -> tuple[Tensor, Tensor, RNNState]:
+        """The same, step by step."""
+        assert self.stack is not None
+        advance, drives = self._stepper(x), self._drives and not self.push_hidden
+        controls = self._controls() if drives else ()
+        memory, stack = ControllerState(state.hidden, state.cells), state.stack
+        assert stack is not None
+        hidden, readings = [], []
+        for t in range(x.shape[1]):
+            reading = stack.reading.to(x.dtype)  # a stack may be more precise than the network
+            reading = reading if self.reader is None else self.reader(reading)
+            memory = advance(t, reading, memory)
+            top = memory.hidden[-1]
+            stack = self.stack.drive(stack, top, *controls) if drives else self._step_stack(stack, top)
+            hidden.append(top)
+            readings.append(stack.reading)
+        if not hidden:
+            nothing = [
+                x.new_zeros(x.shape[0], 0, size) for size in (self.hidden_size, self.stack.reading_size)
+            ]
+            return nothing[0], nothing[1], state
+        return torch.stack(hidden, dim=1), torch.stack(readings, dim=1), RNNState(*memory, stack)
+
+    def _stepper(self, x: Tensor) -> Callable[[int, Tensor, ControllerState], ControllerState]:
+        """A function of the number of a step, the reading and the memory before it: the controller's step."""
+        controller = self.controller
+        if not self._untouched(controller):
+            return lambda t, reading, memory: controllers.call(
+                controller, torch.cat([x[:, t], reading], dim=1), memory
+            )
+        inputs, weights = controllers.prepare(controller, x, controller.input_size - self.input_size)
+        return lambda t, reading, memory: controllers.step(controller, weights, inputs[t], reading, memory)
+
+    def _step_stack(self, state: State, top: Tensor) -> State:
+        """One step of the stack, from what the layers give when they are called."""
+        assert self.stack is not None
+        assert self.actions is not None
+        pushed = top if self.push_hidden else None
+        if self.pushed is not None:
+            pushed = self.pushed(top)
+            if self.stack.push_activation != "identity":
+                pushed = getattr(torch, self.stack.push_activation)(pushed)
+        new: State
+        if not unmodified.hooked(self.stack):
+            new = self.stack.step(state, self.actions(top), pushed)
+            return new
+        vectors = None if pushed is None else pushed[:, None]
+        _, new = self.stack(self.actions(top)[:, None], vectors, state)
+        return new
+
+
+def _unnormalized(stack: Stack[Any] | None) -> Stack[Any]:
+    from ndstack.nn.networks.unnormalized import Unnormalized
+
+    if stack is None:
+        raise NdstackError("normalize_reading=False needs a nondeterministic stack, but none is given")
+    return Unnormalized(stack)
+
+
+def _check_options(
+    hidden_size: int,
+    stack: Stack[Any] | None,
+    push_hidden: bool,
+    reading_layers: int,
+    output_reading: bool,
+) -> None:
+    """Raise an error in one line unless the options fit together."""
+    if stack is not None and not isinstance(stack, Stack):
+        raise NdstackError(f"{stack!r} given as the stack, expected a Stack of ndstack.stacks, or None")
+    if stack is None and (push_hidden or reading_layers or output_reading):
+        raise NdstackError("push_hidden, reading_layers and output_reading need a stack, but none is given")
+    if push_hidden and stack is not None and stack.push_size != hidden_size:
+        raise NdstackError(
+            f"the stack holds vectors of size {stack.push_size}, expected the hidden size {hidden_size}, "
+            "since hidden states are pushed"
+        )

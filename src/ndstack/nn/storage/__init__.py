@@ -1,0 +1,1 @@
+"""Models and states in files: what a model is made of as JSON, numbers as safetensors."""

@@ -1,0 +1,136 @@
+"""Models in folders: `model.json` says what the model is made of, `model.safetensors` holds its parameters.
+
+Each file is written to a temporary name and then moved into place, so that a reader never sees half a file.
+The parameters carry a checksum. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from ndstack import files, zoo
+from ndstack.errors import NdstackError, first_problem
+from ndstack.nn.language_models.language_model import LanguageModel
+from ndstack.nn.storage.description import ModelConfig, describe
+
+CONFIGURATION = "model.json"
+PARAMETERS = "model.safetensors"
+ZOO_PARAMETERS = "best.safetensors"
+"""Networks of the zoo are run folders."""
+
+
+def save(model: LanguageModel, folder: str | Path) -> None:
+    """Write a model into a folder, which is made if need be; what it had of an earlier model is replaced."""
+    configuration = describe(model)
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files.replace(folder / PARAMETERS, pack_tensors(model.state_dict()))
+        files.replace(folder / CONFIGURATION, (configuration.model_dump_json(indent=2) + "\n").encode())
+    except OSError as error:
+        raise NdstackError(f"cannot write a model to {folder}: {error.strerror or error}") from None
+
+
+def load(
+    folder: str | Path, device: torch.device | str | None = None, *, parameters: str = PARAMETERS
+) -> LanguageModel:
+    """Read the model that `save` wrote; it is in evaluation mode, ready for use.
+
+    Args:
+        folder: where it is; or the name of a network that ships, `zoo:LANGUAGE/MODEL`.
+        device: where its parameters go; the CPU if not given.
+        parameters: the name of the file that holds them.
+    """
+    if zoo.is_zoo(folder) and parameters == PARAMETERS:
+        parameters = ZOO_PARAMETERS
+    folder = zoo.resolve(folder)
+    path = folder / CONFIGURATION
+    text = files.read_bytes(path)
+    try:
+        configuration = ModelConfig.model_validate_json(text)
+        with torch.device("meta"):
+            expected = configuration.make().state_dict()
+    except ValidationError as error:
+        raise NdstackError(f"{path} does not describe a model: {first_problem(error)}") from None
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:  # of torch, if sizes are too great
+        raise NdstackError(f"{path} does not describe a model: {' '.join(str(error).split())}") from None
+    tensors, _ = read_tensors(folder / parameters, expected)
+    model = configuration.make()
+    model.load_state_dict(tensors)
+    return model.to(device).eval()
+
+
+def pack_tensors(tensors: dict[str, Tensor], note: str = "") -> bytes:
+    """The content of a safetensors file that carries a note and a checksum of everything."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    metadata = {"ndstack": json.dumps({"note": note, "sha256": _checksum(tensors, note)})}
+    return safetensors.torch.save(tensors, metadata=metadata)  # one key: the order of several is not fixed
+
+
+def read_tensors(path: Path, expected: dict[str, Tensor] | None = None) -> tuple[dict[str, Tensor], str]:
+    """The tensors and the note of a file that `pack` made.
+
+    Args:
+        path: the file.
+        expected: tensors of the names, shapes and types that there should be; if not given, any are good.
+    """
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            header = json.loads((file.metadata() or {}).get("ndstack", "{}"))
+    except OSError as error:
+        raise NdstackError(f"cannot read {path}: {error.strerror or error}") from None
+    except (safetensors.SafetensorError, ValueError, RecursionError) as error:
+        raise NdstackError(f"{path} is damaged or not a safetensors file: {error}") from None
+    if expected is not None:
+        _check_expected(path, tensors, expected)
+    note = str(header.get("note", "")) if isinstance(header, dict) else ""
+    if not isinstance(header, dict) or header.get("sha256") != _checksum(tensors, note):
+        raise NdstackError(f"{path} is damaged: its numbers do not have the checksum it was written with")
+    return tensors, note
+
+
+def read_note(path: Path) -> str:
+    """The note of a file that `pack` made, without its tensors; the checksum is not computed."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {}).get("ndstack", "{}"))
+    except OSError as error:
+        raise NdstackError(f"cannot read {path}: {error.strerror or error}") from None
+    except (safetensors.SafetensorError, ValueError, RecursionError) as error:
+        raise NdstackError(f"{path} is damaged or not a safetensors file: {error}") from None
+    return str(header.get("note", "")) if isinstance(header, dict) else ""
+
+
+def _check_expected(path: Path, tensors: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    for problem, names in (
+        ("lacks", set(expected) - set(tensors)),
+        ("has the unknown", set(tensors) - set(expected)),
+    ):
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise NdstackError(f"{path} {problem} {min(names)}{more}; {CONFIGURATION} says otherwise")
+    for name, tensor in tensors.items():
+        wanted = expected[name]
+        if tensor.shape != wanted.shape or tensor.dtype != wanted.dtype:
+            raise NdstackError(
+                f"{path}: {name} is {list(tensor.shape)} of {tensor.dtype}, expected {list(wanted.shape)} of "
+                f"{wanted.dtype} as {CONFIGURATION} says"
+            )
+
+
+def _checksum(tensors: dict[str, Tensor], note: str) -> str:
+    digest = hashlib.sha256(note.encode(errors="backslashreplace"))
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {list(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
