@@ -73,7 +73,9 @@ def configure(
     Args:
         corpus: a folder that `prepare` made.
         model: a name of `ndstack.nn.models`.
-        hidden, window, depth: see `model_options`.
+        hidden: see `model_options`.
+        window: see `model_options`.
+        depth: see `model_options`.
         settings: settings that differ from the recipe, in the form of `config.json`.
     """
     folder = real(corpus)
