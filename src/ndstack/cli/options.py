@@ -102,7 +102,7 @@ class TrainOptions:
 
     def apply_settings(self, values: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
         """Settings, changed by a command's own flags, changed by these, changed by --set."""
-        from ndstack.training.config import merge, parse_setting
+        from ndstack.settings.reading import merge, parse_setting
 
         names = ("device", "precision", "processes", "threads")
         shared = {

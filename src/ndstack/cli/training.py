@@ -195,6 +195,6 @@ def _language_values(language: str | None, grammar: Path | None) -> dict[str, An
 
 
 def _of_file(config: Path | None) -> dict[str, Any]:
-    from ndstack.training.config import read_toml
+    from ndstack.settings.reading import read_toml
 
     return {} if config is None else read_toml(config)

@@ -22,8 +22,8 @@ from ndstack.errors import NdstackError
 from ndstack.experiments.spec import Experiment
 from ndstack.experiments.trials import Trial
 from ndstack.experiments.work import FAILED, RESULT, Measure, is_done
+from ndstack.settings.reading import merge
 from ndstack.training import Run
-from ndstack.training.config import merge
 from ndstack.training.run import STATE, is_run
 
 FORMAT = "ndstack experiment 1"

@@ -56,7 +56,7 @@ from pydantic import (
 from ndstack import languages
 from ndstack.errors import NdstackError, first_problem
 from ndstack.nn import models as networks
-from ndstack.training.config import merge, read_toml
+from ndstack.settings.reading import merge, read_toml
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Selection = Literal["best", "setting", "all"]

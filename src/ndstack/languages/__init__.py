@@ -2,9 +2,10 @@
 
 from ndstack.languages.context_free import ContextFreeLanguage, from_grammar
 from ndstack.languages.copying import PatternLanguage
-from ndstack.languages.datasets import Dataset, Plan, make_dataset, read_dataset, write_dataset
+from ndstack.languages.datasets import Dataset, make_dataset, read_dataset, write_dataset
 from ndstack.languages.language import Language
 from ndstack.languages.registry import DESCRIPTIONS, NAMES, get
+from ndstack.settings.data import Plan
 
 __all__ = [
     "DESCRIPTIONS",

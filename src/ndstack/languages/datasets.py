@@ -12,39 +12,19 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from ndstack import files
 from ndstack.errors import DatasetError, LanguageError, NdstackError, first_problem
 from ndstack.grammars.grammar import WeightedCFG, Word
 from ndstack.languages.context_free import ContextFreeLanguage
-from ndstack.languages.language import LONGEST, Language, Lengths
+from ndstack.languages.language import Language
 from ndstack.languages.registry import get
 from ndstack.progress import Advance, unseen
+from ndstack.settings.data import Lengths, Plan
 
 SPLITS = ("train", "validation", "test")
 HEADER = "header.json"
-
-
-class Plan(BaseModel):
-    """How many strings of which lengths; the defaults are the dissertation's."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    train: NonNegativeInt = 10_000
-    validation: NonNegativeInt = 1_000
-    test_per_length: NonNegativeInt = 100
-    lengths: Lengths = (40, 80)
-    test_lengths: Lengths = (40, 100)
-    batch_size: PositiveInt = 10
-
-    @field_validator("lengths", "test_lengths")
-    @classmethod
-    def _check_lengths(cls, lengths: Lengths) -> Lengths:
-        low, high = lengths
-        if not 0 <= low <= high <= LONGEST:
-            raise ValueError(f"{low} to {high} given, expected a range within 0 to {LONGEST:,}")
-        return lengths
 
 
 class Header(BaseModel):

@@ -15,10 +15,7 @@ from numpy.typing import NDArray
 from ndstack.errors import LanguageError
 from ndstack.grammars.grammar import Word
 from ndstack.grammars.lengths import Random, no_strings
-
-Lengths = tuple[int, int]  # both included
-LONGEST = 20_000
-"""The greatest length that strings are sampled at: tables of derivations grow with it."""
+from ndstack.settings.data import Lengths
 
 
 class Language(ABC):

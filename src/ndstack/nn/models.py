@@ -27,9 +27,9 @@ from ndstack import languages
 from ndstack.errors import NdstackError, first_problem
 from ndstack.languages.language import Language
 from ndstack.model_names import NAMES
-from ndstack.nn.language_models.language_model import InputKind, LanguageModel, OutputKind
+from ndstack.nn.language_models.language_model import LanguageModel
 from ndstack.nn.networks.controllers import ControllerKind
-from ndstack.nn.networks.initialization import LayerInit, initialize
+from ndstack.nn.networks.initialization import initialize
 from ndstack.nn.storage.description import (
     ModelConfig,
     NondeterministicConfig,
@@ -39,6 +39,7 @@ from ndstack.nn.storage.description import (
     SuperpositionConfig,
     TransformerConfig,
 )
+from ndstack.settings.model import InputKind, LayerInit, OutputKind
 
 __all__ = ["NAMES", "ModelName", "build", "parse"]
 

@@ -9,10 +9,10 @@ from ndstack import training
 from ndstack.errors import TrainingError
 from ndstack.files import real
 from ndstack.nn import LanguageModel, models
+from ndstack.settings.reading import merge
 from ndstack.text.corpus import Corpus, Header, read_corpus
 from ndstack.text.task import TextTask
 from ndstack.training import CorpusConfig, Result, Run, RunConfig, Share, Task
-from ndstack.training.config import merge
 from ndstack.training.material import Show, make_model
 
 RECIPE: dict[str, Any] = {

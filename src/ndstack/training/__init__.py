@@ -1,6 +1,9 @@
 """Training: the loop, its schedule, run folders that can be resumed exactly, evaluation."""
 
-from ndstack.training.config import CorpusConfig, DataConfig, ModelOptions, RunConfig, TrainingConfig
+from ndstack.settings.data import CorpusConfig, DataConfig
+from ndstack.settings.model import ModelOptions
+from ndstack.settings.run import RunConfig
+from ndstack.settings.training import TrainingConfig
 from ndstack.training.evaluation import Evaluation, Row, evaluate
 from ndstack.training.launch import train
 from ndstack.training.loop import Result, fit

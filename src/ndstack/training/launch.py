@@ -20,7 +20,8 @@ from ndstack.nn import LanguageModel
 from ndstack.nn.storage.description import describe
 from ndstack.ops.runtime import threads
 from ndstack.processes import cores
-from ndstack.training.config import RunConfig, TrainingConfig
+from ndstack.settings.run import RunConfig
+from ndstack.settings.training import TrainingConfig
 from ndstack.training.interruption import PassedOn
 from ndstack.training.loop import Result, fit
 from ndstack.training.material import (

@@ -14,7 +14,7 @@ from ndstack.languages.datasets import SPLITS, own_grammar
 from ndstack.nn import LanguageModel, models
 from ndstack.nn.storage.files import read_tensors
 from ndstack.progress import progress_bar
-from ndstack.training.config import RunConfig
+from ndstack.settings.run import RunConfig
 from ndstack.training.run import BEST, Run
 
 Show = Literal["terminal", "json", "nothing"]

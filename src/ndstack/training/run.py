@@ -34,7 +34,8 @@ from ndstack.nn.storage.description import ModelConfig
 from ndstack.nn.storage.files import CONFIGURATION as MODEL
 from ndstack.nn.storage.files import load, pack_tensors, read_note, read_tensors
 from ndstack.processes import cores
-from ndstack.training.config import RunConfig, merge
+from ndstack.settings.reading import flatten, merge
+from ndstack.settings.run import RunConfig
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
@@ -297,14 +298,6 @@ def environment() -> dict[str, Any]:
         "cpu": machine.cpu_model(),
         "simd": machine.simd(),
     }
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as `training.clip` and the like."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return flat
 
 
 FREE = ("max_epochs", "stop_after", "checkpoint_seconds", "snapshots")

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
+from ndstack.settings.model import LayerInit
 from ndstack.stacks import Several, Stack, Stratification, Superposition
-
-LayerInit = Literal["xavier", "uniform"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,17 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ndstack.errors import NdstackError
 from ndstack.nn.language_models.adaptive import AdaptiveOutput
-from ndstack.nn.language_models.language_model import InputKind, LanguageModel, OutputKind
+from ndstack.nn.language_models.language_model import LanguageModel
 from ndstack.nn.networks.attention import DotProductAttention, StackAttention
 from ndstack.nn.networks.backbone import Backbone
 from ndstack.nn.networks.controllers import ControllerKind
 from ndstack.nn.networks.rnn import StackRNN
 from ndstack.nn.networks.transformer import Transformer, TransformerLayer
+from ndstack.settings.base import Layers, Size
+from ndstack.settings.model import InputKind, OutputKind
 from ndstack.stacks import Several, Stack, Stratification, Superposition
-
-Size = Annotated[int, Field(ge=1, lt=10**9)]
-"""Of anything; more than memory has room for, but not more than torch can count."""
-Layers = Annotated[int, Field(ge=0, lt=10**9)]
 
 
 class _Config(BaseModel):
