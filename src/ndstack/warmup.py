@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ndstack.nn import models as networks
-from ndstack.ops.runtime import waiting
+from ndstack.ops.runtime import compile_messages, numba_internals
 from ndstack.progress import progress_bar
 
 MODELS = ("lstm", "strat-3", "sup-3", "ns-2-3", "rns-2-3", "vrns-2-3-3", "tf+sup-4", "tf+vrns-2-3-2")
@@ -96,11 +96,11 @@ def _parts(name: str) -> Iterator[tuple[int, Callable[[], object]]]:
 
 
 def _compiled() -> list[tuple[str, float]]:
-    return waiting.COMPILED
+    return compile_messages.COMPILED
 
 
 def _folder() -> str | None:
     """Where compiled code is kept."""
     from ndstack.ops.superposition import loops
 
-    return waiting.place(loops.scan)
+    return numba_internals.cache_folder(loops.scan)

@@ -29,7 +29,7 @@ def table(small, tmp_path):
 def test_a_table_shows_what_runs_what_ended_and_how_much_is_left(table, monkeypatch):
     watcher, folder, trials = table
     monkeypatch.setattr(display, "MOST_ROWS", 1)
-    watcher.begin(trials, 0)
+    watcher.begin(trials, 0, 0)
     watcher.tick(trials[:2], None)
     lines = shown(watcher).splitlines()
     assert lines[1].split() == [trials[0].id, "1/2"]

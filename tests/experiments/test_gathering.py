@@ -12,7 +12,8 @@ from ndstack.cli import app
 from ndstack.errors import NdstackError
 from ndstack.experiments import SweepFolder, expand, make_report
 from ndstack.experiments.figures import draw
-from ndstack.experiments.gathering import gather, identify, read_folder, read_run
+from ndstack.experiments.gathering import gather, read_folder, read_run
+from ndstack.experiments.identity import record_id
 from ndstack.experiments.inside import measure_onsets, measure_pattern, measure_purity
 from ndstack.experiments.matching import runs_of
 from ndstack.experiments.records import CURVES, RUNS, Tables
@@ -87,7 +88,7 @@ def test_a_run_that_started_from_another_has_its_epochs_as_a_stage(tmp_path):
     assert (record.epochs, record.best_epoch, record.difference, record.ended) == (5, 4, 0.2, "converged")
     assert [one.stage for one in curve] == [1, 1, 2, 2, 2]
     assert views == {}
-    assert record.id != identify(RunConfig.of({"language": "marked-reversal", "model": "lstm", "seed": 1}))
+    assert record.id != record_id(RunConfig.of({"language": "marked-reversal", "model": "lstm", "seed": 1}))
 
 
 def test_of_a_run_with_stages_the_last_stage_counts(tmp_path):
@@ -102,8 +103,8 @@ def test_of_a_run_with_stages_the_last_stage_counts(tmp_path):
 def test_a_last_stage_with_more_epochs_is_the_same_run():
     config = RunConfig.of({"language": "marked-reversal", "model": "lstm", "seed": 1})
     first, more = "4:20@9/10/0.01,40:80@9/10/0.01", "4:20@9/10/0.01,40:80@99/10/0.01"
-    assert identify(config, first) == identify(config, more)
-    assert identify(config, first) != identify(config, first.replace("@9", "@8"))
+    assert record_id(config, first) == record_id(config, more)
+    assert record_id(config, first) != record_id(config, first.replace("@9", "@8"))
 
 
 def test_trials_of_a_sweep_know_their_experiment(small, tmp_path):

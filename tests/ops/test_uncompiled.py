@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from tests import uncompiled
 
-from ndstack.ops.runtime import memory, simd
+from ndstack.ops.runtime import pointers, simd
 
 pytestmark = pytest.mark.compiled
 
@@ -48,7 +48,7 @@ def test_stand_ins_notice_the_end_of_an_array():
 @pytest.mark.parametrize("kind", [np.float32(0), np.float64(0), np.int64(0), np.uint8(0)])
 def test_memory(kind):
     array = np.arange(5).astype(kind.dtype)
-    read = numba.njit(lambda address, size: memory.numbers(address, size, kind).sum())
+    read = numba.njit(lambda address, size: pointers.numbers(address, size, kind).sum())
     for address, size, total in ((array.ctypes.data, 5, 10), (0, 0, 0)):
         stand_in = numba.carray(uncompiled._pointer(address, kind), size)
         assert read(address, size) == stand_in.sum() == total

@@ -1,13 +1,15 @@
-"""Derivatives through steps that share a chart (`nondeterministic.cpu.tape`), however they are taken."""
+"""Derivatives through steps that share a chart (`nondeterministic.cpu.steps`), however they are taken."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from ndstack.ops.nondeterministic.cpu.carried import with_room
 from ndstack.stacks import Stack, Stratification, Superposition
 from ndstack.stacks.nondeterministic import Nondeterministic, NondeterministicState
 
@@ -199,3 +201,39 @@ def test_a_layer_that_steps_share_sums_up_their_derivatives(stack: Stack[Any]) -
     for _ in range(2):
         for mine, theirs in zip(grad(ours, hidden, weight, other, bias), expected, strict=True):
             assert close(mine, theirs)
+
+
+@pytest.mark.parametrize("trunk", ["left", "right"])
+def test_a_nan_on_one_branch_leaves_the_derivatives_of_the_other(trunk: str) -> None:
+    """They share the stem, and the first of them its memory."""
+    stem, left, right = logits(4), logits(3, 1), logits(5, 2)
+    bad = right.detach().clone()
+    bad[1, 2, 0] = torch.nan
+    bad.requires_grad_()
+    _, state = stepped(stem)
+    order = (left, bad) if trunk == "left" else (bad, left)
+    ours = grad(sum((weighted(stepped(part, state)[0]) for part in order), torch.zeros(())), stem, left, bad)
+    _, state = stepped(stem)
+    theirs = grad(weighted(stepped(left, state)[0]) + weighted(stepped(right, state)[0]), stem, left, right)
+    assert close(ours[1], theirs[1])
+    others = torch.tensor([0, 2])
+    for mine, expected in zip(ours, theirs, strict=True):
+        assert close(mine[others], expected[others])
+    assert ours[0][1].isnan().all()
+    assert ours[2][1].isnan().all()
+
+
+def test_two_threads_continue_one_state() -> None:
+    """The right to write after a chart is taken before anything is written, so only one of them has it."""
+    stem, left, right = logits(3), logits(9, 1), logits(9, 2)
+    with torch.no_grad():
+        for _ in range(20):
+            _, state = stepped(stem)
+            with ThreadPoolExecutor(2) as pool:
+                found = [pool.submit(STACK.scan, branch, None, state) for branch in (left, right)]
+            for branch, result in zip((left, right), found, strict=True):
+                whole, _ = STACK.scan(torch.cat([stem, branch], 1))
+                assert close(result.result()[0], whole[:, 3:])
+    assert state.place is not None
+    first, second = (with_room(state.memory, state.place, 2)[0][0] for _ in range(2))
+    assert first.data_ptr() != second.data_ptr()

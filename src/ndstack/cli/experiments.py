@@ -53,7 +53,7 @@ def reproduce(
 @command(
     "ndstack sweep my.toml --out results",
     "ndstack sweep my.toml --out results --workers 8 --only language=dyck",
-    "ndstack sweep campaign.toml --out results --nice 19",
+    "ndstack sweep campaign.toml --out sweep --known results --nice 19",
 )
 @unfold
 def sweep(
@@ -136,6 +136,8 @@ def _run(planned: "list[Experiment]", scale: str, options: SweepOptions) -> None
         experiment.at(scale)
     folder = experiments.SweepFolder(options.out)
     engine = _engine(options, folder)  # more processes than there is room for are refused before all else
+    if options.known is not None:
+        folder.learn(experiments.Tables.read(options.known))
     portions, without = _portions(planned, scale, folder, options)
     title = f"{planned[0].name if len(planned) == 1 else f'{len(planned)} experiments'}, {scale}"
     summary = experiments.run_campaign(
@@ -226,13 +228,8 @@ def _report(folder: "SweepFolder", out: Path | None, as_json: bool) -> None:
 
     made = experiments.make_report(folder, out)
     if as_json:
-        values = {"report": str(made.index), "outputs": made.outputs}
-        print(
-            json.dumps(
-                {**values, "trials": made.trials, "complete": made.complete, "not_needed": made.not_needed}
-            )
-        )
+        counts = {name: getattr(made, name) for name in ("trials", "complete", "known", "not_needed")}
+        print(json.dumps({"report": str(made.index), "outputs": made.outputs, **counts}))
     else:
         labels = ", ".join(made.outputs) or "no outputs"
-        rest = f", {made.not_needed} not needed" if made.not_needed else ""
-        print(f"{made.index}: {labels}; {made.complete} of {made.trials} trials complete{rest}")
+        print(f"{made.index}: {labels}; {made.counts}")

@@ -152,6 +152,12 @@ class SweepOptions:
     suites: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="SyntaxGym suites, for SG scores.")
     ] = None
+    known: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Tables made by `ndstack gather`: complete runs in them are not run again."
+        ),
+    ] = None
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try trials again that failed for reasons of their own.")
     ] = False

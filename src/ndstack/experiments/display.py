@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ndstack.errors import NdstackError
 from ndstack.experiments.estimate import show_seconds
-from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.folder import COMPLETE, SweepFolder
 from ndstack.experiments.sweep import Watcher
 from ndstack.experiments.trials import Trial
 from ndstack.training.run import best_epoch
@@ -31,10 +31,10 @@ class JSONLines(Watcher):
         self.folder, self.left = folder, None  # type: tuple[SweepFolder, float | None]
         self.total = self.done = 0
 
-    def begin(self, trials: Sequence[Trial], done: int) -> None:
+    def begin(self, trials: Sequence[Trial], done: int, known: int) -> None:
         """How much there is to do."""
-        self.total, self.done = len(trials), done
-        self._print(event="begin", trials=self.total, done=done)
+        self.total, self.done = len(trials), done + known
+        self._print(event="begin", trials=self.total, done=done, known=known)
 
     def started(self, trial: Trial, attempt: int) -> None:
         """One line."""
@@ -42,7 +42,7 @@ class JSONLines(Watcher):
 
     def ended(self, trial: Trial, state: str, message: str) -> None:
         """One line, with what is known of the result."""
-        self.done += state == "done"
+        self.done += state in COMPLETE
         values: dict[str, Any] = {"message": message} if message else {}
         if state == "done":
             values |= best_of(self.folder, trial)
@@ -63,14 +63,14 @@ class LiveTable(Watcher):
     def __init__(self, folder: SweepFolder, title: str) -> None:
         self.folder, self.title = folder, title
         self.live = Live(console=Console(stderr=True), refresh_per_second=2, transient=True)
-        self.counts = dict.fromkeys(("done", "failed", "given up", "not needed", "again"), 0)
+        self.counts = dict.fromkeys(("done", "known", "failed", "given up", "not needed", "again"), 0)
         self.total = 0
         self.began = time.monotonic()
         self.last: list[tuple[str, str, str]] = []
 
-    def begin(self, trials: Sequence[Trial], done: int) -> None:
+    def begin(self, trials: Sequence[Trial], done: int, known: int) -> None:
         """Begin to draw."""
-        self.total, self.counts["done"] = len(trials), done
+        self.total, self.counts["done"], self.counts["known"] = len(trials), done, known
         self.live.start()
 
     def ended(self, trial: Trial, state: str, message: str) -> None:
@@ -93,9 +93,11 @@ class LiveTable(Watcher):
         spent = show_seconds(time.monotonic() - self.began)
         rest = "unknown" if left is None else show_seconds(left)
         line = f"{self.title}: {counts['done']} of {self.total} done, {len(running)} running"
+        line += f", {counts['known']} known from tables" if counts["known"] else ""
         for state in ("failed", "given up", "not needed"):
             line += f", {counts[state]} {state}" if counts[state] else ""
-        bar = ProgressBar(total=max(1, self.total), completed=counts["done"], width=40)
+        complete = counts["done"] + counts["known"]
+        bar = ProgressBar(total=max(1, self.total), completed=complete, width=40)
         self.live.update(Group(table, Text(f"{line}; {spent} so far, left: {rest}"), bar))
 
     def close(self) -> None:

@@ -5,6 +5,7 @@
 | `experiments/NAME-SCALE.json` | an experiment, complete: `ndstack report` needs no other |
 | `trials/ID/` | a run folder for each trial |
 | `trials/ID/result.json` | it is complete |
+| `known/` | tables of runs that were made elsewhere; those that are complete are not run here |
 | `trials/ID/failed.json` | it failed for reasons of its own, and is not tried again |
 | `workers.log` | what the processes of the local engine had to say |
 | `report/` | what `ndstack report` makes |
@@ -14,20 +15,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from ndstack import files
 from ndstack.errors import NdstackError
-from ndstack.experiments.spec import Experiment
+from ndstack.experiments.known import KnownRuns
+from ndstack.experiments.records import Record, Tables, is_tables
+from ndstack.experiments.spec import Experiment, Extend
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import FAILED, RESULT, Measure, is_done
+from ndstack.experiments.work import FAILED, RESULT, Measure, is_done, more_epochs
 from ndstack.settings.reading import merge
 from ndstack.training import Run
 from ndstack.training.run import STATE, is_run
 
 FORMAT = "ndstack experiment 1"
-Status = Literal["done", "failed", "begun", "waiting"]
+Status = Literal["done", "known", "failed", "begun", "waiting"]
+"""Done and known are both complete: done here, or known from tables of runs that were made elsewhere."""
+COMPLETE: tuple[Status, ...] = ("done", "known")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,11 +99,46 @@ class SweepFolder:
             found.append((place if isinstance(place, int) else 0, planned))
         return [planned for _, planned in sorted(found, key=lambda pair: pair[0])]
 
-    def status(self, trial: Trial, measures: tuple[Measure, ...] = ()) -> Status:
-        """How far a trial is; to be done, everything has to be measured."""
+    @cached_property
+    def known(self) -> KnownRuns:
+        """The runs that were made elsewhere, as far as this folder was told of them."""
+        place = self.folder / "known"
+        return KnownRuns(Tables.read(place) if is_tables(place) else Tables.empty())
+
+    def learn(self, tables: Tables) -> None:
+        """Count the complete runs of tables as complete, now and whenever this folder is used."""
+        place = self.folder / "known"
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            tables.write(place)
+        except OSError as error:
+            raise NdstackError(f"cannot write to {place}: {error.strerror or error}") from None
+        self.__dict__.pop("known", None)
+
+    def record(
+        self, trial: Trial, measures: tuple[Measure, ...] = (), extend: Extend | None = None
+    ) -> Record | None:
+        """The row of a trial that is known to be complete from tables, unless it is complete here."""
+        if is_done(self.trial(trial), measures):
+            return None
+        return self.known.find(trial, measures, extend)
+
+    def status(
+        self, trial: Trial, measures: tuple[Measure, ...] = (), extend: Extend | None = None
+    ) -> Status:
+        """How far a trial is.
+
+        Args:
+            trial: of the sweep.
+            measures: what has to be measured for a trial to be complete.
+            extend: the rule by which it gets more epochs, which have to be trained as well.
+        """
         path = self.trial(trial)
         if is_done(path, measures):
-            return "done"
+            more = None if extend is None else more_epochs(Run.open(path), trial.config, extend)
+            return "done" if more is None else "begun"
+        if self.known.find(trial, measures, extend) is not None:
+            return "known"
         if (path / FAILED).exists():
             return "failed"
         return "begun" if (path / STATE).exists() else "waiting"

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ from typing import Any
 from ndstack import files
 from ndstack.errors import NdstackError
 from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.identity import describe_stages, portable_settings, record_id
 from ndstack.experiments.inside import View, ViewName, summarize, views_of
 from ndstack.experiments.records import Ended, Epoch, Record, Tables, is_tables, rounded
 from ndstack.experiments.trials import expand
@@ -21,7 +19,7 @@ from ndstack.nn.models import parse
 from ndstack.training import Run, RunConfig
 from ndstack.training.machine import cpu_model, simd
 from ndstack.training.material import find_language, make_model
-from ndstack.training.run import BEST, ENVIRONMENT, FREE, LOG, best_epoch, is_run
+from ndstack.training.run import BEST, ENVIRONMENT, LOG, best_epoch, is_run
 
 Row = tuple[Record, list[Epoch], dict[ViewName, View]]
 
@@ -142,7 +140,7 @@ def read_run(
     last = [line for line in history if line.get("stage") == history[-1].get("stage")]
     best = best_epoch(last)
     waited = last[-1]["epoch"] - best["epoch"]
-    name = identify(config, stages)
+    name = record_id(config, stages)
     environment, result = _read(run.folder / ENVIRONMENT), _read(run.folder / RESULT)
     text = _read(run.folder / TEXT)
     values: dict[str, Any] = {
@@ -155,7 +153,7 @@ def read_run(
         "learning_rate": config.training.learning_rate,
         "stages": stages,
         "bottom_fix": _bottom_fix(config),
-        "config": _settings(config),
+        "config": portable_settings(config),
         "parameters": _parameters(run),
         "epochs": len(curve),
         "best_epoch": len(curve) - waited,
@@ -180,37 +178,6 @@ def read_run(
     }
     record = Record.model_validate({**rounded(values), "config": values["config"]})
     return record, [epoch.model_copy(update={"run": name}) for epoch in curve]
-
-
-def identify(config: RunConfig, stages: str = "") -> str:
-    """A name that stays the same if a run, or its last stage, is given more epochs."""
-    values = _settings(config)
-    for name in FREE:
-        values.get("training", {}).pop(name, None)
-    if stages:
-        for name in ("start_from", "start_sha256"):
-            values.pop(name, None)
-        *before, last = stages.split(",")
-        values["stages"] = [*before, last.partition("@")[0]]
-    text = json.dumps(values, sort_keys=True)
-    language = re.sub(r"[^\w-]+", "", config.language.replace("(", "-"))
-    return f"{config.model}-{language}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
-
-
-def _settings(config: RunConfig) -> dict[str, Any]:
-    """All that is not a default, without the places of this machine."""
-    values = config.model_dump(mode="json", exclude_defaults=True)
-    for table, name in ((values, "start_from"), (values.get("data", {}), "folder")):
-        if name in table:
-            table[name] = Path(table[name]).name
-    if "corpus" in values:
-        values["corpus"]["folder"] = Path(values["corpus"]["folder"]).name
-    return values
-
-
-def _staged(config: RunConfig) -> Sequence[Any]:
-    """The stages before the last one."""
-    return getattr(config.training, "stages", None) or ()
 
 
 def _start(run: Run) -> Path | None:
@@ -241,16 +208,7 @@ def _curve(run: Run) -> tuple[list[Epoch], str]:
                 "seconds": times.get(line["epoch"]),
             }
             curve.append(Epoch.model_validate(rounded(epoch, 6)))
-    shown = []
-    for one in chain:
-        shown += [_stage(stage.lengths, stage) for stage in _staged(one.config)]
-        shown.append(_stage(one.config.data.lengths, one.config.training))
-    return curve, ",".join(shown) if len(shown) > 1 else ""
-
-
-def _stage(lengths: tuple[int, int], values: Any) -> str:
-    low, high = lengths
-    return f"{low}:{high}@{values.max_epochs}/{values.stop_after}/{values.learning_rate:g}"
+    return curve, describe_stages(*(one.config for one in chain))
 
 
 def _bottom_fix(config: RunConfig) -> bool | None:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ndstack import files
 from ndstack.experiments.folder import SweepFolder
-from ndstack.experiments.spec import Rules
+from ndstack.experiments.records import Record
+from ndstack.experiments.spec import Extend, Rules
 from ndstack.experiments.trials import Trial
 from ndstack.experiments.work import RESULT, Measure
 from ndstack.training.run import best_epoch
@@ -22,6 +23,8 @@ class Spent:
     """What the runs of a group took, those that are not complete included."""
 
     complete: int = 0
+    known: int = 0
+    """Complete runs that are known from tables."""
     epochs: int = 0
     updates: int = 0
     """Of complete runs; those that were completed before updates were counted have none."""
@@ -34,6 +37,15 @@ class Spent:
     def best(self) -> float:
         """The lowest score."""
         return min(self.scores, default=math.inf)
+
+    def add(self, record: Record) -> None:
+        """Count a complete run that is known from tables."""
+        self.complete += 1
+        self.known += 1
+        self.epochs += record.epochs
+        self.updates += record.updates or 0
+        self.seconds += record.seconds
+        self.scores.append(record.score)
 
 
 def group_of(trial: Trial) -> Group:
@@ -49,10 +61,19 @@ def members(trials: Iterable[Trial]) -> dict[Group, list[Trial]]:
     return found
 
 
-def spent(folder: SweepFolder, trials: Iterable[Trial], measures: tuple[Measure, ...] = ()) -> Spent:
-    """What trials took so far."""
+def spent(
+    folder: SweepFolder,
+    trials: Iterable[Trial],
+    measures: tuple[Measure, ...] = (),
+    extend: Extend | None = None,
+) -> Spent:
+    """What trials took so far, here or elsewhere."""
     total = Spent()
     for trial in trials:
+        record = folder.record(trial, measures, extend)
+        if record is not None:
+            total.add(record)
+            continue
         run = folder.run(trial)
         if run is None:
             continue
@@ -88,7 +109,11 @@ def not_needed(
         return {}
     found: dict[str, str] = {}
     for mine in members(trials).values():
-        reason = ended(rules, spent(folder, mine, measures))
+        reason = ended(rules, spent(folder, mine, measures, rules.extend))
         if reason is not None:
-            found |= {trial.id: reason for trial in mine if folder.status(trial) == "waiting"}
+            found |= {
+                trial.id: reason
+                for trial in mine
+                if folder.status(trial, measures, rules.extend) == "waiting"
+            }
     return found

@@ -33,6 +33,15 @@ class Report:
     complete: int
     not_needed: int
     """Trials that are not run, since their group has ended."""
+    known: int = 0
+    """Complete trials that are known from tables of runs that were made elsewhere."""
+
+    @property
+    def counts(self) -> str:
+        """How many trials are complete, in words."""
+        known = f", {self.known} of them known from tables" if self.known else ""
+        rest = f", {self.not_needed} not needed" if self.not_needed else ""
+        return f"{self.complete} of {self.trials} trials complete{known}{rest}"
 
 
 def make_report(folder: SweepFolder | Path, out: Path | None = None) -> Report:
@@ -75,12 +84,13 @@ def _of_sweep(folder: SweepFolder, out: Path) -> Report:
     out.mkdir(parents=True, exist_ok=True)
     parts: list[Part] = []
     labels: list[str] = []
-    total = complete = left_out = 0
+    total = complete = known = left_out = 0
     for plan in plans:
         trials, measures = expand(plan.experiment), measures_of(plan.experiment)
-        runs = finished(folder, trials, measures)
+        runs = finished(folder, trials, measures, plan.experiment.extend)
         reasons = not_needed(folder, trials, plan.experiment, measures)
         total, complete, left_out = total + len(trials), complete + len(runs), left_out + len(reasons)
+        known += sum(one.run is None for one in runs)
         facts = _facts(folder, plan, trials, runs, reasons)
         parts.append(Part(plan.experiment.title or plan.experiment.name, _about(plan), facts=facts, level=2))
         prefix = f"{plan.experiment.name}-{plan.scale}-" if several else ""
@@ -95,11 +105,9 @@ def _of_sweep(folder: SweepFolder, out: Path) -> Report:
         )
         parts += _failures(folder, trials)
     name = files.real(folder.folder).name
-    text = f"{complete} of {total} trials are complete" + (
-        f", {left_out} are not needed." if left_out else "."
-    )
-    _write(out / "index.html", page(name, text, parts))
-    return Report(out / "index.html", labels, total, complete, left_out)
+    made = Report(out / "index.html", labels, total, complete, left_out, known)
+    _write(made.index, page(name, f"{made.counts}.", parts))
+    return made
 
 
 def _part(out: Path, name: str, output: Output, experiment: Experiment, runs: list[Finished]) -> Part:
@@ -156,9 +164,10 @@ def _spending(
     reasons: dict[str, str],
 ) -> Part:
     """What the runs of each label on each language spent, against their budget."""
-    sheet = spending.sheet(folder, experiment, trials, measures_of(experiment), reasons)
+    measures = measures_of(experiment)
+    sheet = spending.sheet(folder, experiment, trials, measures, reasons)
     _write(out / f"{prefix}spent.csv", sheet.csv())
-    text = f"{spending.about(folder, experiment, trials)} Also in {prefix}spent.csv."
+    text = f"{spending.about(folder, experiment, trials, measures)} Also in {prefix}spent.csv."
     return Part("What was spent", text, sheet=sheet, folded=True)
 
 
@@ -166,7 +175,10 @@ def _facts(
     folder: SweepFolder, plan: Planned, trials: list[Trial], runs: list[Finished], reasons: dict[str, str]
 ) -> dict[str, str]:
     """Trials, seeds, versions, time spent, and the time at full scale."""
-    left_out = f", {len(reasons)} not needed" if reasons else ""
+    known = sum(one.run is None for one in runs)
+    left_out = (f", {known} of them known from tables" if known else "") + (
+        f", {len(reasons)} not needed" if reasons else ""
+    )
     facts = {
         "trials": f"{len(runs)} of {len(trials)} complete{left_out}",
         "seed of the sweep": str(plan.experiment.seed),

@@ -15,7 +15,7 @@ from ndstack.experiments.folder import SweepFolder
 from ndstack.experiments.gathering import read_run
 from ndstack.experiments.inside import View, ViewName, measure_view
 from ndstack.experiments.records import Epoch, Record
-from ndstack.experiments.spec import Selection
+from ndstack.experiments.spec import Extend, Selection
 from ndstack.experiments.trials import Trial
 from ndstack.experiments.work import Measure
 from ndstack.training import Run
@@ -95,17 +95,24 @@ class Finished:
 
 
 def finished(
-    folder: SweepFolder, trials: Sequence[Trial], measures: tuple[Measure, ...] = ()
+    folder: SweepFolder,
+    trials: Sequence[Trial],
+    measures: tuple[Measure, ...] = (),
+    extend: Extend | None = None,
 ) -> list[Finished]:
     """Those of the trials that are complete, with all that is to be measured."""
     found = []
     for trial in trials:
-        if folder.status(trial, measures) == "done":
+        own = {"id": trial.id, "label": trial.label}
+        place, tables = (trial.label, trial.setting, trial.restart), folder.known.tables
+        if (known := folder.record(trial, measures, extend)) is not None:
+            curve, views = tables.curves[known.id], tables.views.get(known.id, {})
+            found.append(Finished(known.model_copy(update=own), curve, *place, views=views))
+        elif folder.status(trial, measures) == "done":
             run = Run.open(folder.trial(trial))
             run.check(complete=True)
-            record, curve = read_run(run)
-            record = record.model_copy(update={"id": trial.id, "label": trial.label})
-            found.append(Finished(record, tuple(curve), trial.label, trial.setting, trial.restart, run))
+            record, epochs = read_run(run)
+            found.append(Finished(record.model_copy(update=own), tuple(epochs), *place, run))
     return found
 
 

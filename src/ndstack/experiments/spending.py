@@ -27,6 +27,7 @@ def sheet(
         "Language",
         "Trials",
         "Complete",
+        "Known from tables",
         "Not needed",
         "Epochs",
         "Updates",
@@ -39,10 +40,10 @@ def sheet(
         columns += ["Budget", "Share of the budget", "Budget spent"]
     rows: list[list[Cell]] = []
     for (label, language), mine in members(trials).items():
-        total = spent(folder, mine, measures)
+        total = spent(folder, mine, measures, experiment.extend)
         best = None if math.isinf(total.best) else total.best
         left_out = sum(trial.id in reasons for trial in mine)
-        row: list[Cell] = [label, language, len(mine), total.complete, left_out]
+        row: list[Cell] = [label, language, len(mine), total.complete, total.known, left_out]
         row += [total.epochs, total.updates, round(total.seconds, 1), best]
         if experiment.until is not None:
             row.append(sum(score <= experiment.until.difference for score in total.scores))
@@ -53,13 +54,15 @@ def sheet(
     return Sheet(columns, rows)
 
 
-def about(folder: SweepFolder, experiment: Experiment, trials: Sequence[Trial]) -> str:
+def about(
+    folder: SweepFolder, experiment: Experiment, trials: Sequence[Trial], measures: tuple[Measure, ...]
+) -> str:
     """Whether models that are compared on a language had equal budgets, in a sentence or two."""
     if experiment.budget is None:
         return "No budget is set: each model has as many runs as the table says."
     short: list[str] = []
     for (label, language), mine in members(trials).items():
-        total = spent(folder, mine)
+        total = spent(folder, mine, measures, experiment.extend)
         solved = experiment.until is not None and total.best <= experiment.until.difference
         if _share(experiment, total) < 1 and not solved:
             short.append(f"{label} on {language}")

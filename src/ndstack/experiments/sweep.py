@@ -1,9 +1,9 @@
 """The driver: hands trials to an engine until all are complete or cannot be.
 
-A complete trial is never run again: what is complete is decided by its folder alone, and one driver at a
-time has the folder. A trial that was interrupted is resumed where it was. One that failed for outside reasons
-(its process killed, a disk full) is tried again a few times, and again when the sweep is continued; one that
-failed for reasons of its own is reported, and tried again only on request.
+A complete trial is never run again. What is complete is decided by its folder, or by tables of runs that were
+made elsewhere; one driver at a time has the folder of the sweep. A trial that was interrupted is resumed. One
+that failed for outside reasons (its process killed, a disk full) is tried again a few times, and again when
+the sweep is continued; one that failed for reasons of its own is reported, and tried again only on request.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import NoReturn
 from ndstack import files
 from ndstack.experiments.engines import Engine, Lost
 from ndstack.experiments.estimate import expect, measure
-from ndstack.experiments.folder import Status, SweepFolder
+from ndstack.experiments.folder import COMPLETE, Status, SweepFolder
 from ndstack.experiments.groups import group_of, members, not_needed
 from ndstack.experiments.spec import Experiment, Rules
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import Job, Measure, Outcome, more_epochs
+from ndstack.experiments.work import Job, Measure, Outcome
 
 ATTEMPTS = 3
 PAUSE = 1.0
@@ -39,6 +39,8 @@ class Summary:
 
     done: list[Trial] = dataclasses.field(default_factory=list)
     """Complete, now or before."""
+    known: list[Trial] = dataclasses.field(default_factory=list)
+    """Complete by the tables of runs that were made elsewhere."""
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
     """Failed for reasons of their own: trial to message."""
     given_up: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -62,8 +64,8 @@ class Portion:
 class Watcher:
     """Ignores everything; a display overrides what it needs."""
 
-    def begin(self, trials: Sequence[Trial], done: int) -> None:
-        """A sweep begins; so many trials are complete already."""
+    def begin(self, trials: Sequence[Trial], done: int, known: int) -> None:
+        """A sweep begins; so many trials are complete already, so many more are known from tables."""
 
     def started(self, trial: Trial, attempt: int) -> None:
         """A trial is handed to the engine."""
@@ -177,7 +179,9 @@ class _Driver:
             if not self._settled(item, status):
                 (begun if status == "begun" else self.waiting).append(item)
         self.waiting.extendleft(reversed(begun))
-        self.watcher.begin([item.trial for item in self.items], len(self.summary.done))
+        self.watcher.begin(
+            [item.trial for item in self.items], len(self.summary.done), len(self.summary.known)
+        )
         while self.waiting or self.running or self.pausing:
             self._fill()
             for event in self.engine.poll(TICK) if self.running else []:
@@ -186,19 +190,17 @@ class _Driver:
         return self.summary
 
     def _status(self, item: _Item) -> Status:
-        """How far a trial is; not done if it is to get more epochs."""
-        trial, portion = item.trial, item.portion
-        status, rule = self.folder.status(trial, portion.measures), portion.rules.extend
-        run = self.folder.run(trial) if status == "done" and rule is not None else None
-        return status if run is None or more_epochs(run, trial.config, rule) is None else "begun"
+        return self.folder.status(item.trial, item.portion.measures, item.portion.rules.extend)
 
     def _settled(self, item: _Item, status: Status) -> bool:
         """Whether nothing is left to do for a trial; it is noted how it ended."""
         if status == "done":
             self.summary.done.append(item.trial)
+        elif status == "known":
+            self.summary.known.append(item.trial)
         elif status == "failed":
             self.summary.failed[item.trial.id] = self.folder.failure(item.trial)
-        return status in ("done", "failed")
+        return status in (*COMPLETE, "failed")
 
     def _fill(self) -> None:
         """Hand over trials while there is room."""

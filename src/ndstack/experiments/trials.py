@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndstack.errors import NdstackError
+from ndstack.experiments.identity import trial_id
 from ndstack.experiments.spec import Experiment, LogUniform, ModelSpec
 from ndstack.settings.reading import merge, nested
 from ndstack.training import RunConfig
@@ -139,7 +140,7 @@ def _trial(experiment: Experiment, place: _Place, name: str) -> Trial:
         values = merge(values, nested(key.split("."), value))
     config = RunConfig.of(values, f"{experiment.name}: {model.label} on {language}")
     setting = (("model", name), *((key, _hashable(chosen[key])) for key in sorted(chosen)))
-    return Trial(_identify(config), model.label, language, setting, restart, config)
+    return Trial(trial_id(config), model.label, language, setting, restart, config)
 
 
 def _hashable(value: Any) -> Any:
@@ -152,12 +153,3 @@ def _draw(choices: LogUniform, entropy: list[int]) -> float:
     share = np.random.default_rng(entropy).random()
     low, high = math.log(choices.low), math.log(choices.high)
     return float(f"{math.exp(low + share * (high - low)):.6g}")
-
-
-def _identify(config: RunConfig) -> str:
-    """A readable name and a checksum of all that is not a default; where a corpus lies does not matter."""
-    values = config.model_dump(mode="json", exclude_defaults=True)
-    values.get("corpus", {}).pop("folder", None)
-    checksum = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
-    language = re.sub(r"[^\w-]+", "", config.language.replace("(", "-"))
-    return f"{config.model}-{language}-{checksum}"

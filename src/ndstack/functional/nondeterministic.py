@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError, check_size
 from ndstack.ops.nondeterministic import naive
+from ndstack.ops.nondeterministic.invalid import invalid_steps, mark, withhold
 from ndstack.ops.nondeterministic.scan import Setting, log_sum, quotient, scan, shaped
-from ndstack.ops.nondeterministic.spoiled import mark, spoiled_steps, withhold
 from ndstack.ops.runtime.tracing import opaque, refuse_transforms
 
 BACKENDS = ("auto", "cpu", "portable", "reference")
@@ -79,18 +79,18 @@ def nondeterministic(
     attend = return_attention or vectors is not None
     setting = Setting(states, symbols, window, bottom_fix, backend, attend, return_attention)
     actions = torch.cat([push.flatten(2), replace.flatten(2), pop.flatten(2)], dim=-1)
-    spoiled = spoiled_steps(actions, vectors)
-    if spoiled is not None:
-        actions = withhold(actions, spoiled)
-        vectors = None if vectors is None else withhold(vectors, spoiled)
+    invalid = invalid_steps(actions, vectors)
+    if invalid is not None:
+        actions = withhold(actions, invalid)
+        vectors = None if vectors is None else withhold(vectors, invalid)
     if backend == "reference" and push.numel():
         reading, attention = _by_reference(actions, vectors, bottom, setting)
     else:
         reading, attention = scan(actions, setting)
         if vectors is not None:
             reading = reading.unsqueeze(-1) * attended(attention, with_bottom(vectors, bottom))
-    if spoiled is not None:
-        reading, attention = mark(reading, spoiled), mark(attention, spoiled) if attend else attention
+    if invalid is not None:
+        reading, attention = mark(reading, invalid), mark(attention, invalid) if attend else attention
     leading = (*push.shape[:2], states, symbols)
     reading = reading.reshape(*leading, *reading.shape[3:])
     if return_attention:

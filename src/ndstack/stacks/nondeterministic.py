@@ -40,9 +40,9 @@ from ndstack.ops.nondeterministic.cpu.carried import (
     start,
     with_room,
 )
-from ndstack.ops.nondeterministic.cpu.step_loops import LOST
+from ndstack.ops.nondeterministic.cpu.step_loops import UNTRUSTED
+from ndstack.ops.nondeterministic.invalid import invalidate_together
 from ndstack.ops.nondeterministic.scan import Setting, action_sizes, in_log_space, scan
-from ndstack.ops.nondeterministic.spoiled import spoil_together
 from ndstack.ops.runtime.tracing import refuse_transforms
 from ndstack.stacks.base import Stack, State
 from ndstack.stacks.charts import charts_fit, joined
@@ -317,7 +317,7 @@ class Nondeterministic(Stack[NondeterministicState]):
         """Some steps with the given log weights [B, n, A] and vectors [B, n, m]."""
         refuse_transforms()
         if pushed is not None:
-            weights, pushed = spoil_together(weights, pushed)
+            weights, pushed = invalidate_together(weights, pushed)
         steps, time = weights.shape[1], state.time + weights.shape[1]
         history = (*state.history, weights) if state.complete else ()
         vectors = state.vectors
@@ -386,7 +386,7 @@ class Nondeterministic(Stack[NondeterministicState]):
             reading, attention, memory, place = self._advance(memory, place, past, history)
             attention = None if attention is None else attention[:, -steps:]
             return reading[:, -steps:], attention, memory, place
-        rows = torch.from_numpy(call.sure == LOST).nonzero().squeeze(-1)
+        rows = torch.from_numpy(call.sure == UNTRUSTED).nonzero().squeeze(-1)
         better, places = in_log_space(past[rows], self._setting("reference"))
         reading = reading.index_copy(0, rows, better[:, -steps:])
         if attention is not None:

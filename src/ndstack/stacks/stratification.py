@@ -75,7 +75,7 @@ class Stratification(Stack[StratificationState]):
     def _drive(
         self, state: StratificationState, hidden: Tensor, weight: Tensor, bias: Tensor
     ) -> StratificationState:
-        return StratificationState(*kernel.drive(state.elements, hidden, weight, bias))
+        return StratificationState(*kernel.step_from_hidden(state.elements, hidden, weight, bias))
 
     def _scan(
         self, state: StratificationState, actions: Tensor, pushed: Tensor | None

@@ -97,7 +97,7 @@ class Superposition(Stack[SuperpositionState]):
     ) -> SuperpositionState:
         if not self._even:
             return super()._drive(state, hidden, weight, bias)
-        return SuperpositionState(*kernel.drive(state.cells, hidden, weight, bias, self.depth))
+        return SuperpositionState(*kernel.step_from_hidden(state.cells, hidden, weight, bias, self.depth))
 
     def _scan(
         self, state: SuperpositionState, actions: Tensor, pushed: Tensor | None

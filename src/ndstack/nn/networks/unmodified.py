@@ -10,22 +10,16 @@ from __future__ import annotations
 from typing import TypeGuard
 
 import torch
-from torch.nn.modules import module as torch_module
 from torch.nn.utils import parametrize
+
+from ndstack.ops.runtime import torch_internals
 
 
 def hooked(part: torch.nn.Module | None) -> bool:
     """Whether something is to happen when the part is called besides what its class says."""
     if part is None:
         return False
-    own = part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
-    everywhere = (
-        torch_module._global_forward_hooks
-        or torch_module._global_forward_pre_hooks
-        or torch_module._global_backward_hooks
-        or torch_module._global_backward_pre_hooks
-    )
-    return bool(own or everywhere or "forward" in part.__dict__)
+    return "forward" in part.__dict__ or torch_internals.has_hooks(part)
 
 
 def is_linear(layer: torch.nn.Module) -> TypeGuard[torch.nn.Linear]:

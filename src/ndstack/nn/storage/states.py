@@ -18,8 +18,8 @@ from torch import Tensor
 from ndstack.errors import NdstackError
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.nondeterministic.cpu.carried import Filled, Place
-from ndstack.ops.nondeterministic.cpu.engine import LIMITS, CpuChart
 from ndstack.ops.nondeterministic.cpu.layout import layout
+from ndstack.ops.nondeterministic.cpu.scan import LIMITS, CpuChart
 from ndstack.stacks import State
 
 STRUCTURE = "structure"

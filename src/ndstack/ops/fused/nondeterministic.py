@@ -18,7 +18,7 @@ from ndstack.ops.fused.nondeterministic_loops import Net, Trace
 from ndstack.ops.lstm.weights import LSTMWeights, weight_gradients
 from ndstack.ops.nondeterministic.cpu.backward import Adjoint
 from ndstack.ops.nondeterministic.cpu.carried import Memory, Place, chart_of
-from ndstack.ops.nondeterministic.cpu.engine import LIMITS, CpuChart, cost
+from ndstack.ops.nondeterministic.cpu.scan import LIMITS, CpuChart, cost
 from ndstack.ops.runtime.addresses import array, written, zeros
 from ndstack.ops.runtime.autograd import in_own_precision, refuse_second_derivatives
 from ndstack.ops.runtime.threads import share
@@ -83,8 +83,8 @@ def run(
     hidden, readings, last, actions, vectors, *links = go(
         call, inputs, *weights, *first, vectors, *memory[6:]
     )
-    place.filled.time = place.time + inputs.shape[1]
-    after = dataclasses.replace(place, time=place.filled.time)
+    after = dataclasses.replace(place, time=place.time + inputs.shape[1])
+    place.filled.reached(after.time)
     memory = (*memory[:6], *links)
     return Driven(hidden, readings, last, actions, vectors, sure[0], memory, after)
 

@@ -18,9 +18,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndstack.ops.lstm.loops import drive, drive_backward
-from ndstack.ops.nondeterministic.cpu.backward import Adjoint, make_later, retreat
-from ndstack.ops.nondeterministic.cpu.forward import advance, begin, meaningless, not_finite, room
+from ndstack.ops.lstm.loops import controller_step, controller_step_backward
+from ndstack.ops.nondeterministic.cpu.backward import Adjoint, backward_step, make_later
+from ndstack.ops.nondeterministic.cpu.forward import (
+    begin,
+    forward_step,
+    has_invalid_weight,
+    make_work,
+    not_finite,
+)
 from ndstack.ops.nondeterministic.cpu.reading import make_rows, read_gradient, show, show_back, write_vector
 from ndstack.ops.nondeterministic.cpu.scan_loops import past_of, split
 from ndstack.ops.runtime.exponentials import sigmoid_each
@@ -107,7 +113,7 @@ def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state
     """
     steps, m = inputs.shape[1], trace.vectors.shape[2]
     A = trace.actions.shape[2]
-    work = room(shape, start + steps + 1, past.chart)
+    work = make_work(shape, start + steps + 1, past.chart)
     rows = make_rows(shape, start + steps + 1, m, past.chart)
     controls = np.zeros(net.control_bias.shape[0], inputs.dtype)
     for b in range(lo, hi):
@@ -121,7 +127,7 @@ def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state
         done = 0
         for n in range(steps if ok[b] else 0):
             t = start + n + 1
-            drive(
+            controller_step(
                 n, net, before, inputs[b], trace.gates[b], trace.cells[b], trace.hidden[b],
                 trace.readings[b], controls,
             )  # fmt: skip
@@ -131,23 +137,23 @@ def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state
             trace.vectors[b, t] = controls[A:]
             sigmoid_each(trace.vectors[b, t])
             done = n + 1
-            if meaningless(trace.actions[b, n]) or not_finite(trace.vectors[b, t]):
+            if has_invalid_weight(trace.actions[b, n]) or not_finite(trace.vectors[b, t]):
                 own.lost[0] = math.nan
                 break
             write_vector(shape, rows, t, trace.vectors[b, t])
             push, replace, pop = split(shape, trace.actions[b, n])
-            if not advance(shape, own, t, push, replace, pop, work, limit, False):
+            if not forward_step(shape, own, t, push, replace, pop, work, limit, False):
                 ok[b] = False
                 own.lost[0] = math.inf
                 break
             show(shape, own, t, by_state, rows, work, trace.readings[b, n])
         if math.isnan(own.lost[0]):
             ok[b] = True
-            spoil(trace, b, start, done)
+            mark_invalid(trace, b, start, done)
 
 
 @kernel
-def spoil(trace, b, start, done):
+def mark_invalid(trace, b, start, done):
     """What a run says of a sequence without a meaning after `done` steps, of which the last made it so."""
     trace.readings[b, max(done - 1, 0) :] = math.nan
     trace.gates[b, done:] = math.nan
@@ -158,7 +164,7 @@ def spoil(trace, b, start, done):
 
 
 @kernel
-def out_of_hand(given, adjoint, carried, b):
+def has_nonfinite_gradient(given, adjoint, carried, b):
     """Whether a sequence gets derivatives that are not finite."""
     ghiddens, greadings, glast, gactions, gvectors = given
     found = not_finite(glast[b]) or (carried and math.isnan(adjoint.alpha[b, 0]))
@@ -199,7 +205,7 @@ def backward(
     ggates, gcontrols, ghidden0, gcell0, greading0, gall = out
     steps, A, m = trace.gates.shape[1], trace.actions.shape[2], trace.vectors.shape[2]
     K = shape.states * shape.symbols
-    work = room(shape, start + steps + 1, past.chart)
+    work = make_work(shape, start + steps + 1, past.chart)
     rows = make_rows(shape, start + steps + 1, m, past.chart)
     galpha, no_attention = np.zeros(K), np.zeros((0, 0), past.chart.dtype)
     layers = net.reading, net.hidden, net.control
@@ -207,7 +213,7 @@ def backward(
         own = past_of(past, b)
         if own.lost[0] == math.inf:
             continue
-        if math.isnan(own.lost[0]) or out_of_hand(given, adjoint, carried, b):
+        if math.isnan(own.lost[0]) or has_nonfinite_gradient(given, adjoint, carried, b):
             for part in (ggates, gcontrols, gall):
                 part[b] = math.nan
             for part in (ghidden0, gcell0, greading0):
@@ -233,7 +239,7 @@ def backward(
             gcontrol = gcontrols[b, n]
             push, replace, pop = split(shape, trace.actions[b, n])
             written = split(shape, gcontrol[:A])
-            retreat(shape, own, back, later, t, push, replace, pop, galpha, no_attention, written, work)
+            backward_step(shape, own, back, later, t, push, replace, pop, galpha, no_attention, written, work)
             gcontrol[:A] += gactions[b, n]
             if normalized:
                 normalize_back(shape, trace.actions[b, n], gcontrol[:A])
@@ -241,7 +247,7 @@ def backward(
             for c in range(m):
                 v = trace.vectors[b, t, c]
                 gcontrol[A + c] = gall[b, t, c] * v * (1 - v)
-            drive_backward(
+            controller_step_backward(
                 n, layers, first[1][b], trace.gates[b], trace.cells[b], ghiddens[b],
                 gcontrols[b], ggates[b], (ghidden, gcell, greading),
             )  # fmt: skip

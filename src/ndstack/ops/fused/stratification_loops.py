@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """Compiled loops of an LSTM that drives a stratification stack over a whole sequence.
 
 One call does what the controller-stack interface of section 3.2 does in n steps: gates from input,
@@ -6,7 +7,7 @@ reading and hidden state; action logits and the vector to push from the hidden s
 
 import numpy as np
 
-from ndstack.ops.lstm.loops import drive, drive_backward
+from ndstack.ops.lstm.loops import controller_step, controller_step_backward
 from ndstack.ops.runtime.compiling import compiler
 from ndstack.ops.stratification.loops import (
     _add_to_base,
@@ -27,7 +28,7 @@ _compiled = compiler(nogil=True)
 
 
 @_compiled
-def forward(  # type: ignore[no-untyped-def]
+def forward(
     first, last, inputs, reading_weight, hidden_weight, control_weight, control_bias,
     start_hidden, start_memory, start_reading, strengths,
     gates, memory, hidden, readings, weights, vectors, final, parents, kept, befores,
@@ -49,7 +50,7 @@ def forward(  # type: ignore[no-untyped-def]
         top = _load(strengths[row], parent, strength)
         clean = _begin(strengths[row], vectors[row], base)
         for t in range(n):
-            drive(
+            controller_step(
                 t, layers, before, inputs[row], gates[row], memory[row], hidden[row], readings[row], controls
             )
             i = start + t
@@ -68,7 +69,7 @@ def forward(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def backward(  # type: ignore[no-untyped-def]
+def backward(
     first, last, reading_weight, hidden_weight, control_weight, start_memory,
     gates, memory, weights, vectors, parents, kept, befores,
     grad_hidden, grad_readings, grad_last_memory, grad_final,
@@ -111,7 +112,7 @@ def backward(  # type: ignore[no-untyped-def]
             for j in range(m):
                 slope = 1 - vectors[row, i, j] * vectors[row, i, j]
                 grad_controls[row, t, 2 + j] = grad_vectors[row, i, j] * slope
-            drive_backward(
+            controller_step_backward(
                 t, layers, start_memory[row], gates[row], memory[row], grad_hidden[row],
                 grad_controls[row], grad_gates[row], (from_hidden, from_memory, from_reading),
             )  # fmt: skip

@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """Compiled loops of an LSTM that drives superposition stacks over a whole sequence.
 
 One call does what the controller-stack interface of section 3.2 does in n steps: gates from input,
@@ -6,21 +7,21 @@ reading and hidden state; action logits and the vector to push from the hidden s
 
 import numpy as np
 
-from ndstack.ops.lstm.loops import drive, drive_backward
+from ndstack.ops.lstm.loops import controller_step, controller_step_backward
 from ndstack.ops.runtime.compiling import compiler
 from ndstack.ops.superposition.loops import (
-    _softmax,
-    _softmax_backward,
-    _squashed,
-    _update,
-    _update_backward,
+    softmax,
+    softmax_backward,
+    squash_vector,
+    update,
+    update_backward,
 )
 
 _compiled = compiler(nogil=True)
 
 
 @_compiled
-def forward(  # type: ignore[no-untyped-def]
+def forward(
     first, last, inputs, reading_weight, hidden_weight, control_weight, control_bias,
     start_hidden, start_memory, start_reading, cells, depth, stride,
     gates, memory, hidden, readings, weights, vectors, final, saved,
@@ -46,21 +47,21 @@ def forward(  # type: ignore[no-untyped-def]
             height, new_height = min(start + t, depth), min(start + t + 1, depth)
             if t % stride == 0 and saved.shape[1] > 0:
                 saved[row, t // stride, :, : height * m] = old[:, : height * m]
-            drive(
+            controller_step(
                 t, layers, before, inputs[row], gates[row], memory[row], hidden[row], readings[row], controls
             )
-            _squashed(controls[3 * stacks :], True, vectors[row, t])
+            squash_vector(controls[3 * stacks :], True, vectors[row, t])
             for g in range(stacks):
-                _softmax(controls[3 * g :], weights[row, t, g])
+                softmax(controls[3 * g :], weights[row, t, g])
                 vector = vectors[row, t, g * m : (g + 1) * m]
-                _update(old[g], height, vector, weights[row, t, g], new[g], new_height)
+                update(old[g], height, vector, weights[row, t, g], new[g], new_height)
                 readings[row, t, g * m : (g + 1) * m] = new[g, :m]
             old, new = new, old
         final[row] = old[:, : final.shape[2]]
 
 
 @_compiled
-def backward(  # type: ignore[no-untyped-def]
+def backward(
     first, last, reading_weight, hidden_weight, control_weight, start_memory, start, depth, stride,
     gates, memory, weights, vectors, saved,
     grad_hidden, grad_readings, grad_last_memory, grad_final,
@@ -89,7 +90,7 @@ def backward(  # type: ignore[no-untyped-def]
                 for g in range(stacks):
                     vector = vectors[row, t, g * m : (g + 1) * m]
                     stack, next_stack = pile[t - begin, g], pile[t - begin + 1, g]
-                    _update(stack, height, vector, weights[row, t, g], next_stack, new_height)
+                    update(stack, height, vector, weights[row, t, g], next_stack, new_height)
             for t in range(end - 1, begin - 1, -1):
                 height, new_height = min(start + t, depth), min(start + t + 1, depth)
                 grad_pushed = grad_controls[row, t, 3 * stacks :]
@@ -97,15 +98,15 @@ def backward(  # type: ignore[no-untyped-def]
                     for j in range(m):
                         grad_new[g, j] += grad_readings[row, t, g * m + j] + from_reading[g * m + j]
                     grad_weights = grad_controls[row, t, 3 * g :]
-                    _update_backward(
+                    update_backward(
                         pile[t - begin, g], height, vectors[row, t, g * m : (g + 1) * m],
                         weights[row, t, g], grad_new[g], new_height,
                         grad_old[g], grad_pushed[g * m :], grad_weights,
                     )  # fmt: skip
-                    _softmax_backward(weights[row, t, g], grad_weights)
+                    softmax_backward(weights[row, t, g], grad_weights)
                 for j in range(grad_pushed.size):
                     grad_pushed[j] *= vectors[row, t, j] * (1 - vectors[row, t, j])
-                drive_backward(
+                controller_step_backward(
                     t, layers, start_memory[row], gates[row], memory[row], grad_hidden[row],
                     grad_controls[row], grad_gates[row], (from_hidden, from_memory, from_reading),
                 )  # fmt: skip

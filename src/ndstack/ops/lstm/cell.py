@@ -46,7 +46,7 @@ class _Cell(torch.autograd.Function):
         ctx: Any, added: Tensor, x: Tensor, hidden: Tensor, before: Tensor, by_x: Tensor, by_hidden: Tensor
     ) -> tuple[Tensor, Tensor]:
         before = before.contiguous()
-        gates, shown, memory = advance(added, x, hidden, before, by_x, by_hidden)
+        gates, shown, memory = cell_forward(added, x, hidden, before, by_x, by_hidden)
         ctx.save_for_backward(gates, x, hidden, before, memory, by_x, by_hidden)
         ctx.set_materialize_grads(False)
         ctx.broadcast = added.dim() == 1
@@ -56,11 +56,11 @@ class _Cell(torch.autograd.Function):
     @in_own_precision
     def backward(ctx: Any, grad_hidden: Tensor | None, grad_memory: Tensor | None) -> Any:
         refuse_second_derivatives()
-        grads = retreat(ctx.saved_tensors, grad_hidden, grad_memory, ctx.needs_input_grad)
+        grads = cell_backward(ctx.saved_tensors, grad_hidden, grad_memory, ctx.needs_input_grad)
         return grads[0].sum(0) if ctx.broadcast else grads[0], *grads[1:]
 
 
-def advance(
+def cell_forward(
     added: Tensor, x: Tensor, hidden: Tensor, before: Tensor, by_x: Tensor, by_hidden: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The activated gates, h_t and c_t; arguments as for `cell`, c_{t-1} contiguous."""
@@ -74,18 +74,18 @@ def advance(
     return gates, shown, memory
 
 
-def retreat(
+def cell_backward(
     saved: Sequence[Tensor], grad_hidden: Tensor | None, grad_memory: Tensor | None, wanted: Sequence[bool]
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor | None, Tensor | None]:
-    """The adjoint of `advance`.
+    """The adjoint of `cell_forward`.
 
     Args:
         saved: gates, x, h_{t-1}, c_{t-1}, c_t, by_x, by_hidden.
         grad_hidden, grad_memory: the derivatives by h_t and c_t; None for zeros.
-        wanted: for each argument of `advance`, whether its derivative is.
+        wanted: for each argument of `cell_forward`, whether its derivative is.
 
     Returns:
-        The derivatives by the arguments of `advance`, that by `added` for each row.
+        The derivatives by the arguments of `cell_forward`, that by `added` for each row.
     """
     gates, x, hidden, before, memory, by_x, by_hidden = saved
     (batch, units), dtype = before.shape, before.dtype

@@ -1,17 +1,18 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """The activations of an LSTM cell for a batch at one step, compiled, on tensors given by their addresses."""
 
 import numpy as np
 
 from ndstack.ops.lstm.loops import cell, cell_backward
 from ndstack.ops.runtime.compiling import compiler
-from ndstack.ops.runtime.memory import numbers
+from ndstack.ops.runtime.pointers import numbers
 from ndstack.ops.runtime.products import copy
 
 _compiled = compiler(nogil=True)
 
 
 @_compiled
-def activate(kind, batch, units, gates_at, before_at, memory_at, hidden_at):  # type: ignore[no-untyped-def]
+def activate(kind, batch, units, gates_at, before_at, memory_at, hidden_at):
     """Gates [batch, 4 * units], activated in place, and c_{t-1}, to c_t and h_t, [batch, units] each."""
     size = batch * units
     gates, before = numbers(gates_at, 4 * size, kind), numbers(before_at, size, kind)
@@ -22,7 +23,7 @@ def activate(kind, batch, units, gates_at, before_at, memory_at, hidden_at):  # 
 
 
 @_compiled
-def activate_backward(  # type: ignore[no-untyped-def]
+def activate_backward(
     kind, batch, units, gates_at, before_at, memory_at, grad_hidden_at, grad_memory_at,
     grad_gates_at, grad_before_at,
 ):  # fmt: skip

@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """A compiled LSTM controller, for one sequence at one step (section 3.2).
 
 Gates are ordered (input, forget, cell, output), as in `torch.nn.LSTM`.
@@ -11,7 +12,7 @@ _compiled = compiler(nogil=True, fastmath={"contract"})
 
 
 @_compiled
-def cell(gates, old_memory, memory, hidden):  # type: ignore[no-untyped-def]
+def cell(gates, old_memory, memory, hidden):
     """Activate the gates [4H] in place; c_t = f c_{t-1} + i g, h_t = o tanh(c_t)."""
     size = hidden.size
     sigmoid_each(gates[: 2 * size])
@@ -26,9 +27,7 @@ def cell(gates, old_memory, memory, hidden):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def cell_backward(  # type: ignore[no-untyped-def]
-    gates, old_memory, memory, grad_hidden, grad_memory, grad_gates
-):
+def cell_backward(gates, old_memory, memory, grad_hidden, grad_memory, grad_gates):
     """The adjoint of `cell`; `grad_memory` becomes the derivative by the old memory."""
     size = memory.size
     squashed = grad_gates[3 * size :]
@@ -46,7 +45,7 @@ def cell_backward(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def drive(t, layers, start, inputs, gates, memory, hidden, readings, controls):  # type: ignore[no-untyped-def]
+def controller_step(t, layers, start, inputs, gates, memory, hidden, readings, controls):
     """Step t: gates from input, reading and hidden state; then what drives the stack.
 
     Args:
@@ -69,10 +68,10 @@ def drive(t, layers, start, inputs, gates, memory, hidden, readings, controls): 
 
 
 @_compiled
-def drive_backward(  # type: ignore[no-untyped-def]
+def controller_step_backward(
     t, layers, start_memory, gates, memory, grad_hidden, grad_controls, grad_gates, backward
 ):
-    """The adjoint of `drive`.
+    """The adjoint of `controller_step`.
 
     Args:
         layers: reading_weight, hidden_weight and control_weight, as there.

@@ -12,7 +12,7 @@ the element that stands on (i, a) was pushed at time i + 1, and replacing keeps 
 The precision guard: a sequence whose float32 chart may have lost runs to underflow, or whose
 gradient is not finite, is computed again in float64, and if that is not enough, in log space by
 the reference. Where no run survives a step, p and the attention are 0 from there on, with zero
-gradients. Sequences with weights that are nan or +inf are no business of the guard (see `spoiled`).
+gradients. Sequences with weights that are nan or +inf are no business of the guard (see `guard`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from ndstack.ops.nondeterministic import naive
-from ndstack.ops.nondeterministic.spoiled import mark, spoiled_steps, withhold
+from ndstack.ops.nondeterministic.invalid import invalid_steps, mark, withhold
 from ndstack.ops.runtime.autograd import refuse_second_derivatives
 from ndstack.ops.runtime.tracing import refuse_transforms
 
@@ -72,22 +72,22 @@ def scan(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
     refuse_transforms()
     if setting.backend == "reference" or 0 in actions.shape[:2]:
         return in_log_space(actions, setting)
-    return _unspoiled(_guarded, actions, setting)
+    return _valid_steps(_guarded, actions, setting)
 
 
 def in_log_space(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
     """`scan` by the reference, in float64 whatever is given: a logarithm takes digits from its number."""
-    reading, attention = _unspoiled(_in_log_space, actions.double(), setting)
+    reading, attention = _valid_steps(_in_log_space, actions.double(), setting)
     return reading.to(actions.dtype), attention.to(actions.dtype)
 
 
-def _unspoiled(compute: Compute, actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
-    """What `compute` says of steps that have a meaning, nan elsewhere (see `spoiled`)."""
-    spoiled = spoiled_steps(actions)
-    if spoiled is None:
+def _valid_steps(compute: Compute, actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
+    """What `compute` says of steps that have a meaning, nan elsewhere (see `guard`)."""
+    invalid = invalid_steps(actions)
+    if invalid is None:
         return compute(actions, setting)
-    reading, attention = compute(withhold(actions, spoiled), setting)
-    return mark(reading, spoiled), mark(attention, spoiled) if setting.attend else attention
+    reading, attention = compute(withhold(actions, invalid), setting)
+    return mark(reading, invalid), mark(attention, invalid) if setting.attend else attention
 
 
 def _guarded(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
@@ -150,9 +150,9 @@ class _Fast(torch.autograd.Function):
     def forward(ctx: Any, actions: Tensor, setting: Setting, sure: list[Tensor]) -> tuple[Tensor, Tensor]:
         backend: Any
         if setting.backend == "cpu":
-            from ndstack.ops.nondeterministic.cpu import engine as backend
+            from ndstack.ops.nondeterministic.cpu import scan as backend
         else:
-            from ndstack.ops.nondeterministic.portable import engine as backend
+            from ndstack.ops.nondeterministic.portable import scan as backend
         actions = actions.detach().contiguous()
         ctx.setting, ctx.backend = setting, backend
         ctx.chart, reading, attention, ctx.ok = backend.run(actions, setting)

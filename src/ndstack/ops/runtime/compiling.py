@@ -1,11 +1,11 @@
-"""How functions are compiled: by numba, once, the machine code being kept on disk if there is a place for it.
+"""Compile functions with numba, once, and keep the machine code on disk where that is possible.
 
-numba looks for such a place beside the source file, then in the user's cache folder; the environment
-variable NUMBA_CACHE_DIR names another one. Where none can be written to, it would refuse to compile.
+numba keeps the code beside the source file or in the user's cache folder; the environment variable
+NUMBA_CACHE_DIR names another folder. Where none of them can be written to, every process compiles again.
 
-numba compiles again when that file changes. But compiled code also holds functions and constants of other
-files, whose changes would go unnoticed: after an upgrade, old kernels would run. So compiled code is
-made anew when its own source changes or any source of this package that it imports, however indirectly.
+By itself numba compiles again only when the file of the function changes. Compiled code also holds functions
+and constants of other files, so after an upgrade old code could run. Therefore code is compiled again when
+its own source changes or any source of this package that it imports, directly or indirectly.
 """
 
 from __future__ import annotations
@@ -19,21 +19,24 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import caching
 
-from ndstack.ops.runtime import waiting
+from ndstack.ops.runtime import compile_messages, numba_internals
 
 HERE = Path(__file__).resolve().parents[2]
-LOCATORS = ("UserProvidedCacheLocator", "InTreeCacheLocator", "UserWideCacheLocator")
 _IMPORT = re.compile(rb"^\s*from ndstack([\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
-def compiler(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
+Compiled = Callable[..., Any]
+"""A compiled function; numba infers the types of its arguments and of its result."""
+
+
+def compiler(**flags: Any) -> Callable[[Compiled], Compiled]:
     """A decorator that compiles a function when it is first called, with these flags of numba."""
 
-    def compile_later(function: Callable[..., Any]) -> Any:
+    def compile_later(function: Compiled) -> Compiled:
         try:
-            return numba.njit(cache=True, **flags)(function)
+            kept: Compiled = numba.njit(cache=True, **flags)(function)
+            return kept
         except RuntimeError:  # no place to keep it
             warnings.warn(
                 "compiled kernels cannot be kept, so every process compiles them again: neither the "
@@ -41,18 +44,19 @@ def compiler(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
                 RuntimeWarning,
                 stacklevel=1,
             )
-            return numba.njit(**flags)(function)
+            temporary: Compiled = numba.njit(**flags)(function)
+            return temporary
 
     return compile_later
 
 
 def sources(path: Path, folder: Path = HERE) -> list[Path]:
     """A source file of the package in this folder, and all that it imports from there."""
-    found, waiting_for = {path}, [path]
-    while waiting_for:
-        new = set(_imported(waiting_for.pop(), folder)) - found
+    found, unread = {path}, [path]
+    while unread:
+        new = set(_imported(unread.pop(), folder)) - found
         found |= new
-        waiting_for += new
+        unread += new
     return sorted(found)
 
 
@@ -74,31 +78,5 @@ def source_stamp(path: Path, folder: Path = HERE) -> bytes:
     return digest.digest()
 
 
-def _watching(base: Any) -> Any:
-    """A way to find the place of compiled code, for this package alone, that knows all its sources."""
-
-    class Locator(base):  # type: ignore[misc]
-        def get_source_stamp(self) -> bytes:
-            return source_stamp(self.source)
-
-        @classmethod
-        def from_function(cls, function: Any, file: str) -> Any:
-            source = Path(file).resolve()
-            found = super().from_function(function, file) if HERE in source.parents else None
-            if found is not None:
-                found.source = source
-            return found
-
-    return Locator
-
-
-def _watch_sources() -> None:
-    """Make numba do so; versions of it that keep compiled code in another way are left as they are."""
-    known: list[Any] | None = getattr(getattr(caching, "CacheImpl", None), "_locator_classes", None)
-    bases = [getattr(caching, name, None) or getattr(caching, f"_{name}", None) for name in LOCATORS]
-    if known is not None and all(bases):
-        known[:0] = [_watching(base) for base in bases]
-
-
-_watch_sources()
-waiting.watch()
+numba_internals.stamp_cache(HERE, source_stamp)
+compile_messages.watch()

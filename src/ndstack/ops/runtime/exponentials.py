@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """Compiled exponential functions of whole arrays, in place.
 
 The library's functions take one number at a time. These are loops without branches, which LLVM turns into
@@ -26,7 +27,7 @@ _exactly = compiler(nogil=True, boundscheck=False, error_model="numpy", fastmath
 
 
 @_exactly
-def _parts(x):  # type: ignore[no-untyped-def]
+def _parts(x):
     """e^r - 1 and 2^n, for LOWEST <= x <= HIGHEST."""
     shifted = x * _LOG2_E + _ROUND
     n = shifted - _ROUND
@@ -48,13 +49,13 @@ def _parts(x):  # type: ignore[no-untyped-def]
 
 
 @_exactly
-def _within(x, low, high):  # type: ignore[no-untyped-def]
+def _within(x, low, high):
     x = x if x > low else low
     return x if x < high else high
 
 
 @_exactly
-def exp_each(values):  # type: ignore[no-untyped-def]
+def exp_each(values):
     """e^x for every x of a contiguous float64 array; 0 below LOWEST, infinity above HIGHEST."""
     for j in range(values.size):
         x = values[j]
@@ -66,7 +67,7 @@ def exp_each(values):  # type: ignore[no-untyped-def]
 
 
 @_exactly
-def sigmoid_each(values):  # type: ignore[no-untyped-def]
+def sigmoid_each(values):
     """1 / (1 + e^-x) for every x of an array; 0 below -HIGHEST."""
     for j in range(values.size):
         x = np.float64(values[j])
@@ -77,7 +78,7 @@ def sigmoid_each(values):  # type: ignore[no-untyped-def]
 
 
 @_exactly
-def tanh_each(values):  # type: ignore[no-untyped-def]
+def tanh_each(values):
     """tanh(x) = (e^2x - 1) / (e^2x + 1) for every x of an array, small ones included."""
     for j in range(values.size):
         x = np.float64(values[j])

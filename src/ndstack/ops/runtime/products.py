@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """Compiled products of small vectors and matrices, and the layer that drives a stack."""
 
 import numpy as np
@@ -9,7 +10,7 @@ _summing = compiler(nogil=True, fastmath={"reassoc", "contract", "nsz"})
 
 
 @_summing
-def dot(a, b):  # type: ignore[no-untyped-def]
+def dot(a, b):
     """sum_j a[j] b[j]; b may be longer."""
     total = a.dtype.type(0)
     for j in range(a.size):
@@ -18,21 +19,21 @@ def dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def copy(values, result):  # type: ignore[no-untyped-def]
+def copy(values, result):
     """result = values, which may be longer. Compiled, `result[:] = values` takes six times as long."""
     for j in range(result.size):
         result[j] = values[j]
 
 
 @_compiled
-def add_scaled(factor, values, result):  # type: ignore[no-untyped-def]
+def add_scaled(factor, values, result):
     """result += factor values; `values` may be longer."""
     for j in range(result.size):
         result[j] += factor * values[j]
 
 
 @_compiled
-def add_product(vector, matrix, result):  # type: ignore[no-untyped-def]
+def add_product(vector, matrix, result):
     """result += vector matrix, of shapes [K], [K, J], [J]; four rows at a time."""
     whole = vector.size - vector.size % 4
     for k in range(0, whole, 4):
@@ -45,7 +46,7 @@ def add_product(vector, matrix, result):  # type: ignore[no-untyped-def]
 
 
 @_summing
-def add_dots(matrix, vector, result):  # type: ignore[no-untyped-def]
+def add_dots(matrix, vector, result):
     """result += matrix vector, of shapes [K, J], [J], [K]; four rows at a time."""
     whole, none = result.size - result.size % 4, result.dtype.type(0)
     for k in range(0, whole, 4):
@@ -65,7 +66,7 @@ def add_dots(matrix, vector, result):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def layer(hidden, stride, weight, bias, controls):  # type: ignore[no-untyped-def]
+def layer(hidden, stride, weight, bias, controls):
     """controls = bias + weight hidden, for each row of a batch.
 
     Shapes, all flat: hidden [B, H] with a stride between rows, weight [C, H], bias [C], controls
@@ -84,9 +85,7 @@ def layer(hidden, stride, weight, bias, controls):  # type: ignore[no-untyped-de
 
 
 @_compiled
-def layer_backward(  # type: ignore[no-untyped-def]
-    hidden, stride, weight, grad_controls, grad_hidden, grad_weight, grad_bias
-):
+def layer_backward(hidden, stride, weight, grad_controls, grad_hidden, grad_weight, grad_bias):
     """The adjoint of `layer`; the derivatives, flat too, are overwritten."""
     size, units = grad_bias.size, weight.size // grad_bias.size
     batch = grad_controls.size // size

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir  # type: ignore[import-untyped]
-from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
+from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
 from numba import extending
 from numba.core import cgutils, types
 

@@ -15,10 +15,10 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 import torch
 
 from ndstack.errors import NdstackError
+from ndstack.ops.runtime import torch_internals
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
-_functorch: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
 
 
 def opaque(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
@@ -27,9 +27,9 @@ def opaque(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
     @functools.wraps(function)
     def call(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
         if torch.compiler.is_dynamo_compiling():
-            from ndstack.ops.runtime import outside_dynamo
+            from ndstack.ops.runtime import dynamo
 
-            result: _Result = outside_dynamo.call(function, *arguments, **options)
+            result: _Result = dynamo.call(function, *arguments, **options)
             return result
         refuse_recording()
         return function(*arguments, **options)
@@ -39,8 +39,7 @@ def opaque(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
 
 def transformed() -> bool:
     """Whether a transform of `torch.func`, or forward-mode differentiation, is at work."""
-    level: int = getattr(torch.autograd.forward_ad, "_current_level", -1)
-    return _functorch() or level >= 0
+    return torch_internals.transforms_active()
 
 
 def refuse_transforms() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndstack.ops.driving import Gradients, Saved
+from ndstack.ops.fused.one_step import Gradients, Saved
 from ndstack.ops.runtime.addresses import (
     KIND,
     address,
@@ -29,14 +29,14 @@ def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Te
     return _Step.apply(elements, actions, vectors)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def forward_drive(
+def forward_from_hidden(
     elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, limit: int
 ) -> tuple[Tensor, Tensor]:
-    """As `ndstack.ops.driving.Kernel` wants it; there is no limit."""
+    """As `ndstack.ops.fused.one_step.Kernel` wants it; there is no limit."""
     (batch, k, width), dtype, units = elements.shape, elements.dtype, hidden.shape[1]
     new, new_at = fresh(dtype, batch, k + 1, width)
     reading, reading_at = fresh(dtype, batch, width - 1)
-    single.drive(
+    single.step_from_hidden(
         KIND[dtype], batch, k, width - 1, address(elements, dtype, batch, k, width),
         *rows(hidden, dtype, batch, units), units,
         address(weight, dtype, 1 + width, units), address(bias, dtype, 1 + width), reading_at, new_at,
@@ -44,14 +44,14 @@ def forward_drive(
     return reading, new
 
 
-def backward_drive(saved: Saved, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
-    """As `ndstack.ops.driving.Kernel` wants it."""
+def backward_from_hidden(saved: Saved, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
+    """As `ndstack.ops.fused.one_step.Kernel` wants it."""
     elements, hidden, weight, bias, new = saved
     (batch, k, width), dtype, units = elements.shape, elements.dtype, hidden.shape[1]
     given = ((batch, k, width), (batch, units), (1 + width, units), (1 + width,))
     grads = [fresh(dtype, *shape) for shape in given]
     after = (batch, k + 1, width)
-    single.drive_backward(
+    single.step_from_hidden_backward(
         KIND[dtype], batch, k, width - 1, address(elements, dtype, *given[0]),
         *rows(hidden, dtype, *given[1]), units,
         address(weight, dtype, *given[2]), address(bias, dtype, *given[3]), address(new, dtype, *after),

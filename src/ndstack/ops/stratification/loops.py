@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """Compiled loops of the stratification stack (section 3.3.1), used by `stratification_cpu`.
 
 An element whose strength has reached 0 never counts again, and elements lose strength from the
@@ -24,14 +25,14 @@ _compiled = compiler(nogil=True)
 
 
 @_compiled
-def _add_to_base(vector, base):  # type: ignore[no-untyped-def]
+def _add_to_base(vector, base):
     """base += 0 v: nan where v is not finite."""
     for j in range(base.size):
         base[j] += 0 * vector[j]
 
 
 @_compiled
-def _finite(values):  # type: ignore[no-untyped-def]
+def _finite(values):
     """Whether all numbers of an array of one dimension are finite."""
     found = True
     for j in range(values.size):
@@ -40,7 +41,7 @@ def _finite(values):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _known(values):  # type: ignore[no-untyped-def]
+def _known(values):
     """Whether no number of an array of one dimension is nan."""
     found = True
     for j in range(values.size):
@@ -49,7 +50,7 @@ def _known(values):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _read(top, parent, strength, vectors, base, reading):  # type: ignore[no-untyped-def]
+def _read(top, parent, strength, vectors, base, reading):
     """r = sum_i min(s[i], max(0, 1 - sum_{j>i} s[j])) v[i], from the top down."""
     one = strength.dtype.type(1)
     above = strength.dtype.type(0)
@@ -63,9 +64,7 @@ def _read(top, parent, strength, vectors, base, reading):  # type: ignore[no-unt
 
 
 @_compiled
-def _read_backward(  # type: ignore[no-untyped-def]
-    top, parent, strength, vectors, grad_reading, grad_strength, grad_vectors
-):
+def _read_backward(top, parent, strength, vectors, grad_reading, grad_strength, grad_vectors):
     """The adjoint of `_read`, added to `grad_strength` and `grad_vectors`."""
     one = strength.dtype.type(1)
     above = strength.dtype.type(0)
@@ -89,7 +88,7 @@ def _read_backward(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _pop(amount, top, parent, strength):  # type: ignore[no-untyped-def]
+def _pop(amount, top, parent, strength):
     """s'[i] = max(0, s[i] - max(0, pop - sum_{j>i} s[j])), from the top down.
 
     Returns the new top, -1 if there is none, and its strength before. Elements above it keep the
@@ -110,9 +109,7 @@ def _pop(amount, top, parent, strength):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _pop_backward(  # type: ignore[no-untyped-def]
-    amount, old_top, new_top, before, parent, strength, grad_strength
-):
+def _pop_backward(amount, old_top, new_top, before, parent, strength, grad_strength):
     """Undo `_pop` and return the derivative by its amount; `grad_strength` becomes that before."""
     above = strength.dtype.type(0)
     i = old_top
@@ -132,7 +129,7 @@ def _pop_backward(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _load(strengths, parent, strength):  # type: ignore[no-untyped-def]
+def _load(strengths, parent, strength):
     """Chain up the elements that count, and the last one in any case; returns the top."""
     top = -1
     for i in range(strengths.size):
@@ -144,7 +141,7 @@ def _load(strengths, parent, strength):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _begin(strengths, vectors, base):  # type: ignore[no-untyped-def]
+def _begin(strengths, vectors, base):
     """The base of the elements to start from; returns whether their strengths have a meaning."""
     base[:] = 0
     for i in range(strengths.size):
@@ -156,7 +153,7 @@ def _begin(strengths, vectors, base):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _unload(top, parent, strength, clean, final):  # type: ignore[no-untyped-def]
+def _unload(top, parent, strength, clean, final):
     """The strengths of all elements, in the end."""
     final[:] = 0 if clean else np.nan
     while top >= 0 and clean:
@@ -165,7 +162,7 @@ def _unload(top, parent, strength, clean, final):  # type: ignore[no-untyped-def
 
 
 @_compiled
-def _meaningful(weights, vectors, kept):  # type: ignore[no-untyped-def]
+def _meaningful(weights, vectors, kept):
     """Whether all numbers of a row have a meaning, so that it has derivatives."""
     found = _known(kept)
     for t in range(weights.shape[0]):
@@ -176,13 +173,13 @@ def _meaningful(weights, vectors, kept):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _sigmoid(x):  # type: ignore[no-untyped-def]
+def _sigmoid(x):
     one = type(x)(1)
     return one / (one + np.exp(-x))
 
 
 @_compiled
-def scan(  # type: ignore[no-untyped-def]
+def scan(
     first, last, strengths, actions, vectors, logits,
     weights, readings, final, parents, kept, befores,
 ):  # fmt: skip
@@ -214,7 +211,7 @@ def scan(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def scan_backward(  # type: ignore[no-untyped-def]
+def scan_backward(
     first, last, weights, vectors, logits, parents, kept, befores, grad_readings, grad_final,
     grad_strengths, grad_actions, grad_vectors,
 ):  # fmt: skip
@@ -248,7 +245,7 @@ def scan_backward(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _squashed(values, squash, vector):  # type: ignore[no-untyped-def]
+def _squashed(values, squash, vector):
     """The vector to push, squashed or as given."""
     for j in range(vector.size):
         vector[j] = values[j]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndstack.ops import driving
+from ndstack.ops.fused import one_step
 from ndstack.ops.lstm.weights import LSTMWeights
 from ndstack.ops.runtime.autograd import compilable
 
@@ -53,7 +53,7 @@ def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Te
     return reading, torch.cat([strengths[:, :, None], all_vectors], dim=2)
 
 
-def drive(elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+def step_from_hidden(elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """One step from the hidden state of a controller.
 
     Args:
@@ -67,7 +67,7 @@ def drive(elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> tup
         The readings [B, m], and the new elements [B, k+1, 1+m].
     """
     if compilable(elements):
-        return driving.drive(_compiled(), 0, elements, hidden, weight, bias)
+        return one_step.step_from_hidden(_compiled(), 0, elements, hidden, weight, bias)
     controls = torch.nn.functional.linear(hidden, weight, bias)
     return step(elements, controls[:, :2], controls[:, 2:].tanh())
 
@@ -75,8 +75,8 @@ def drive(elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> tup
 def step_lstm(
     gates: Tensor, weights: LSTMWeights, memory: tuple[Tensor, Tensor], reading: Tensor, elements: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`drive` together with its controller, an LSTM; compiled only. See `driving.step_lstm`."""
-    return driving.step_lstm(_compiled(), 0, gates, weights, memory, reading, elements)
+    """`step_from_hidden` together with its controller, an LSTM; compiled only. See `one_step.step_lstm`."""
+    return one_step.step_lstm(_compiled(), 0, gates, weights, memory, reading, elements)
 
 
 def scan(

@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """One compiled step of stratification stack (section 3.3.1), from logits or from a hidden state.
 
 Tensors come as addresses; `stratification_cpu` makes these functions torch operations.
@@ -6,7 +7,7 @@ Tensors come as addresses; `stratification_cpu` makes these functions torch oper
 import numpy as np
 
 from ndstack.ops.runtime.compiling import compiler
-from ndstack.ops.runtime.memory import numbers
+from ndstack.ops.runtime.pointers import numbers
 from ndstack.ops.runtime.products import copy, layer, layer_backward
 from ndstack.ops.stratification.loops import (
     _add_to_base,
@@ -26,7 +27,7 @@ _compiled = compiler(nogil=True)
 
 
 @_compiled
-def _step(shape, squash, all_elements, actions, pushed, readings, all_new):  # type: ignore[no-untyped-def]
+def _step(shape, squash, all_elements, actions, pushed, readings, all_new):
     """One step from logits; arrays are flat, `actions` and `pushed` come with a stride."""
     batch, k, m = shape
     size, new_size = k * (1 + m), (k + 1) * (1 + m)
@@ -51,7 +52,7 @@ def _step(shape, squash, all_elements, actions, pushed, readings, all_new):  # t
 
 
 @_compiled
-def _step_backward(  # type: ignore[no-untyped-def]
+def _step_backward(
     shape, squash, all_elements, actions, all_new, grad_readings, grad_new,
     grad_elements, grad_actions, grad_pushed,
 ):  # fmt: skip
@@ -95,7 +96,7 @@ def _step_backward(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def step(  # type: ignore[no-untyped-def]
+def step(
     kind, batch, k, m, elements_at,
     actions_at, actions_stride, pushed_at, pushed_stride, reading_at, new_at,
 ):  # fmt: skip
@@ -113,7 +114,7 @@ def step(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def step_backward(  # type: ignore[no-untyped-def]
+def step_backward(
     kind, batch, k, m, elements_at, actions_at, actions_stride, new_at,
     grad_reading_at, grad_reading_stride, grad_new_at,
     grad_elements_at, grad_actions_at, grad_pushed_at,
@@ -134,7 +135,7 @@ def step_backward(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def drive(  # type: ignore[no-untyped-def]
+def step_from_hidden(
     kind, batch, k, m, elements_at,
     hidden_at, hidden_stride, units, weight_at, bias_at, reading_at, new_at,
 ):  # fmt: skip
@@ -154,13 +155,13 @@ def drive(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def drive_backward(  # type: ignore[no-untyped-def]
+def step_from_hidden_backward(
     kind, batch, k, m, elements_at,
     hidden_at, hidden_stride, units, weight_at, bias_at, new_at,
     grad_reading_at, grad_reading_stride, grad_new_at,
     grad_elements_at, grad_hidden_at, grad_weight_at, grad_bias_at,
 ):  # fmt: skip
-    """The adjoint of `drive`; an address of 0 in place of a derivative means zeros."""
+    """The adjoint of `step_from_hidden`; an address of 0 in place of a derivative means zeros."""
     size, new_size = batch * k * (1 + m), batch * (k + 1) * (1 + m)
     bias, weight = numbers(bias_at, 2 + m, kind), numbers(weight_at, (2 + m) * units, kind)
     hidden = numbers(hidden_at, batch * max(hidden_stride, units), kind)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndstack.ops.driving import Gradients, Saved
+from ndstack.ops.fused.one_step import Gradients, Saved
 from ndstack.ops.runtime.addresses import (
     KIND,
     address,
@@ -33,15 +33,15 @@ def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int) -> tuple[T
     return _Step.apply(cells, actions, vectors, depth)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def forward_drive(
+def forward_from_hidden(
     cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, limit: int
 ) -> tuple[Tensor, Tensor]:
-    """As `ndstack.ops.driving.Kernel` wants it."""
+    """As `ndstack.ops.fused.one_step.Kernel` wants it."""
     (batch, stacks, height, m), dtype, units = cells.shape, cells.dtype, hidden.shape[1]
     new_height, size = min(height + 1, limit), (3 + m) * stacks
     new, new_at = fresh(dtype, batch, stacks, new_height, m)
     reading, reading_at = fresh(dtype, batch, stacks * m)
-    single.drive(
+    single.step_from_hidden(
         KIND[dtype], batch, stacks, height, new_height, m, address(cells, dtype, batch, stacks, height, m),
         *rows(hidden, dtype, batch, units), units,
         address(weight, dtype, size, units), address(bias, dtype, size), reading_at, new_at,
@@ -49,13 +49,13 @@ def forward_drive(
     return reading, new
 
 
-def backward_drive(saved: Saved, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
-    """As `ndstack.ops.driving.Kernel` wants it."""
+def backward_from_hidden(saved: Saved, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
+    """As `ndstack.ops.fused.one_step.Kernel` wants it."""
     cells, hidden, weight, bias, new = saved
     (batch, stacks, height, m), dtype, units = cells.shape, cells.dtype, hidden.shape[1]
     size, given = (3 + m) * stacks, (cells.shape, (batch, units), ((3 + m) * stacks, units), bias.shape)
     grads = [fresh(dtype, *shape) for shape in given]
-    single.drive_backward(
+    single.step_from_hidden_backward(
         KIND[dtype], batch, stacks, height, new.shape[2], m, address(cells, dtype, batch, stacks, height, m),
         *rows(hidden, dtype, batch, units), units,
         address(weight, dtype, size, units), address(bias, dtype, size),

@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """Compiled loops of the superposition stack (section 3.3.2), used by `superposition_cpu`.
 
 A stack of height h over vectors of size m is flat, h*m numbers, top first: number f of a cell has
@@ -16,7 +17,8 @@ _summing = compiler(nogil=True, fastmath={"reassoc", "contract", "nsz"})
 
 
 @_compiled
-def _softmax(logits, weights):  # type: ignore[no-untyped-def]
+def softmax(logits, weights):
+    """The weights of push, no-op and pop from their logits."""
     largest = max(logits[0], max(logits[1], logits[2]))
     for a in range(3):
         weights[a] = np.exp(logits[a] - largest)
@@ -26,7 +28,7 @@ def _softmax(logits, weights):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _softmax_backward(weights, grad):  # type: ignore[no-untyped-def]
+def softmax_backward(weights, grad):
     """Turn the derivative by the weights into that by the logits, in place."""
     mean = weights[0] * grad[0] + weights[1] * grad[1] + weights[2] * grad[2]
     for a in range(3):
@@ -34,8 +36,8 @@ def _softmax_backward(weights, grad):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _update_cell(i, old, height, vector, weights, new):  # type: ignore[no-untyped-def]
-    """Cell i of `_update`, counted from 0, where a neighbour may be missing."""
+def _update_cell(i, old, height, vector, weights, new):
+    """Cell i of `update`, counted from 0, where a neighbour may be missing."""
     m = vector.size
     cell = new[i * m : (i + 1) * m]
     above = old[(i - 1) * m :] if i > 0 else vector
@@ -48,7 +50,7 @@ def _update_cell(i, old, height, vector, weights, new):  # type: ignore[no-untyp
 
 
 @_compiled
-def _update(old, height, vector, weights, new, new_height):  # type: ignore[no-untyped-def]
+def update(old, height, vector, weights, new, new_height):
     """V_t[i] = push V_{t-1}[i-1] + noop V_{t-1}[i] + pop V_{t-1}[i+1], where V_{t-1}[0] is v_t."""
     m = vector.size
     push, noop, pop = weights[0], weights[1], weights[2]
@@ -62,10 +64,8 @@ def _update(old, height, vector, weights, new, new_height):  # type: ignore[no-u
 
 
 @_compiled
-def _update_cell_backward(  # type: ignore[no-untyped-def]
-    i, old, height, vector, weights, grad_new, new_height, grad_old, grad_weights
-):
-    """What `_update_backward` does for cell i, where a neighbour may be missing."""
+def _update_cell_backward(i, old, height, vector, weights, grad_new, new_height, grad_old, grad_weights):
+    """What `update_backward` does for cell i, where a neighbour may be missing."""
     m = vector.size
     if i < new_height:
         grad = grad_new[i * m : (i + 1) * m]
@@ -86,10 +86,8 @@ def _update_cell_backward(  # type: ignore[no-untyped-def]
 
 
 @_summing
-def _update_backward(  # type: ignore[no-untyped-def]
-    old, height, vector, weights, grad_new, new_height, grad_old, grad_vector, grad_weights
-):
-    """The adjoint of `_update`."""
+def update_backward(old, height, vector, weights, grad_new, new_height, grad_old, grad_vector, grad_weights):
+    """The adjoint of `update`."""
     m = vector.size
     push, noop, pop = weights[0], weights[1], weights[2]
     grad_push = grad_noop = grad_pop = old.dtype.type(0)
@@ -110,7 +108,7 @@ def _update_backward(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _height(t, n, start, depth, only_readings):  # type: ignore[no-untyped-def]
+def _height(t, n, start, depth, only_readings):
     """How many cells can matter after t of n steps."""
     height = min(start + t, depth)
     if only_readings:
@@ -119,7 +117,7 @@ def _height(t, n, start, depth, only_readings):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def scan(  # type: ignore[no-untyped-def]
+def scan(
     first, last, cells, actions, vectors, logits, depth, only_readings, stride,
     weights, readings, final, saved,
 ):  # fmt: skip
@@ -142,18 +140,18 @@ def scan(  # type: ignore[no-untyped-def]
             if t % stride == 0 and saved.shape[1] > 0:
                 copy(old, saved[row, t // stride, : height * m])
             if logits:
-                _softmax(actions[row, t], weights[row, t])
+                softmax(actions[row, t], weights[row, t])
             else:
                 weights[row, t] = actions[row, t]
             new_height = _height(t + 1, n, start, depth, only_readings)
-            _update(old, height, vectors[row, t], weights[row, t], new, new_height)
+            update(old, height, vectors[row, t], weights[row, t], new, new_height)
             old, new, height = new, old, new_height
             copy(old, readings[row, t])
         final[row] = old[: final.shape[1]]
 
 
 @_compiled
-def scan_backward(  # type: ignore[no-untyped-def]
+def scan_backward(
     first, last, weights, vectors, logits, start, depth, only_readings, stride, saved,
     grad_readings, grad_final, grad_cells, grad_actions, grad_vectors,
 ):  # fmt: skip
@@ -170,7 +168,7 @@ def scan_backward(  # type: ignore[no-untyped-def]
             begin, end = part * stride, min((part + 1) * stride, n)
             copy(saved[row, part], stacks[0, :most])
             for t in range(begin, end - 1):
-                _update(
+                update(
                     stacks[t - begin], _height(t, n, start, depth, only_readings), vectors[row, t],
                     weights[row, t],
                     stacks[t - begin + 1], _height(t + 1, n, start, depth, only_readings),
@@ -178,14 +176,14 @@ def scan_backward(  # type: ignore[no-untyped-def]
             for t in range(end - 1, begin - 1, -1):
                 for j in range(m):
                     grad_new[j] += grad_readings[row, t, j]
-                _update_backward(
+                update_backward(
                     stacks[t - begin], _height(t, n, start, depth, only_readings), vectors[row, t],
                     weights[row, t],
                     grad_new, _height(t + 1, n, start, depth, only_readings),
                     grad_old, grad_vectors[row, t], grad_actions[row, t],
                 )  # fmt: skip
                 if logits:
-                    _softmax_backward(weights[row, t], grad_actions[row, t])
+                    softmax_backward(weights[row, t], grad_actions[row, t])
                 grad_old, grad_new = grad_new, grad_old
         kept = _height(0, n, start, depth, only_readings) * m
         grad_cells[row, :kept] = grad_new[:kept]
@@ -193,7 +191,7 @@ def scan_backward(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _squashed(values, squash, vector):  # type: ignore[no-untyped-def]
+def squash_vector(values, squash, vector):
     """The vector to push, squashed or as given."""
     for j in range(vector.size):
         vector[j] = values[j]

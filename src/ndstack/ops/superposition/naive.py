@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndstack.ops import driving
+from ndstack.ops.fused import one_step
 from ndstack.ops.lstm.weights import LSTMWeights
 from ndstack.ops.runtime.autograd import compilable
 
@@ -66,7 +66,7 @@ def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None) -> 
     return new[:, 0].reshape(batch, stacks * m), new.reshape(batch, stacks, new.shape[1], m)
 
 
-def drive(
+def step_from_hidden(
     cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, depth: int | None
 ) -> tuple[Tensor, Tensor]:
     """One step of G stacks side by side, from the hidden state of a controller.
@@ -83,7 +83,7 @@ def drive(
         The readings, [B, G*m], and the new cells, [B, G, h', m].
     """
     if compilable(cells):
-        return driving.drive(_compiled(), depth or NO_LIMIT, cells, hidden, weight, bias)
+        return one_step.step_from_hidden(_compiled(), depth or NO_LIMIT, cells, hidden, weight, bias)
     controls = torch.nn.functional.linear(hidden, weight, bias)
     logits = 3 * cells.shape[1]
     return step(cells, controls[:, :logits], controls[:, logits:].sigmoid(), depth)
@@ -97,8 +97,8 @@ def step_lstm(
     cells: Tensor,
     depth: int | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`drive` together with its controller, an LSTM; compiled only. See `driving.step_lstm`."""
-    return driving.step_lstm(_compiled(), depth or NO_LIMIT, gates, weights, memory, reading, cells)
+    """`step_from_hidden` together with its controller, an LSTM; compiled only. See `one_step.step_lstm`."""
+    return one_step.step_lstm(_compiled(), depth or NO_LIMIT, gates, weights, memory, reading, cells)
 
 
 def scan(

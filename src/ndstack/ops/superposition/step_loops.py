@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """One compiled step of superposition stacks (section 3.3.2), from logits or from a hidden state.
 
 Tensors come as addresses; `superposition_cpu` makes these functions torch operations.
@@ -6,21 +7,21 @@ Tensors come as addresses; `superposition_cpu` makes these functions torch opera
 import numpy as np
 
 from ndstack.ops.runtime.compiling import compiler
-from ndstack.ops.runtime.memory import numbers
+from ndstack.ops.runtime.pointers import numbers
 from ndstack.ops.runtime.products import add_scaled, copy, layer, layer_backward
 from ndstack.ops.superposition.loops import (
-    _softmax,
-    _softmax_backward,
-    _squashed,
-    _update,
-    _update_backward,
+    softmax,
+    softmax_backward,
+    squash_vector,
+    update,
+    update_backward,
 )
 
 _compiled = compiler(nogil=True)
 
 
 @_compiled
-def _step(shape, squash, cells, actions, pushed, reading, new):  # type: ignore[no-untyped-def]
+def _step(shape, squash, cells, actions, pushed, reading, new):
     """One step from logits; arrays are flat, `actions` and `pushed` come with a stride."""
     batch, stacks, height, new_height, m = shape
     size, new_size = height * m, new_height * m
@@ -28,15 +29,15 @@ def _step(shape, squash, cells, actions, pushed, reading, new):  # type: ignore[
     for b in range(batch):
         for g in range(stacks):
             row = b * stacks + g
-            _softmax(actions[0][b * actions[1] + 3 * g :], weights)
-            _squashed(pushed[0][b * pushed[1] + m * g :], squash, vector)
+            softmax(actions[0][b * actions[1] + 3 * g :], weights)
+            squash_vector(pushed[0][b * pushed[1] + m * g :], squash, vector)
             top = new[row * new_size : (row + 1) * new_size]
-            _update(cells[row * size :], height, vector, weights, top, new_height)
+            update(cells[row * size :], height, vector, weights, top, new_height)
             copy(top, reading[row * m : (row + 1) * m])
 
 
 @_compiled
-def _step_backward(  # type: ignore[no-untyped-def]
+def _step_backward(
     shape, squash, cells, actions, pushed, grad_reading, grad_new,
     grad_cells, grad_actions, grad_pushed,
 ):  # fmt: skip
@@ -48,8 +49,8 @@ def _step_backward(  # type: ignore[no-untyped-def]
     for b in range(batch):
         for g in range(stacks):
             row = b * stacks + g
-            _softmax(actions[0][b * actions[1] + 3 * g :], weights)
-            _squashed(pushed[0][b * pushed[1] + m * g :], squash, vector)
+            softmax(actions[0][b * actions[1] + 3 * g :], weights)
+            squash_vector(pushed[0][b * pushed[1] + m * g :], squash, vector)
             if grad_new.size > 0:
                 copy(grad_new[row * new_size :], grad)
             else:
@@ -58,18 +59,18 @@ def _step_backward(  # type: ignore[no-untyped-def]
                 add_scaled(1, grad_reading[0][b * grad_reading[1] + m * g :], grad[:m])
             grad_weights = grad_actions[0][b * grad_actions[1] + 3 * g :]
             grad_vector = grad_pushed[0][b * grad_pushed[1] + m * g :]
-            _update_backward(
+            update_backward(
                 cells[row * size :], height, vector, weights, grad, new_height,
                 grad_cells[row * size :], grad_vector, grad_weights,
             )  # fmt: skip
-            _softmax_backward(weights, grad_weights)
+            softmax_backward(weights, grad_weights)
             if squash:
                 for j in range(m):
                     grad_vector[j] *= vector[j] * (1 - vector[j])
 
 
 @_compiled
-def step(  # type: ignore[no-untyped-def]
+def step(
     kind, batch, stacks, height, new_height, m, cells_at,
     actions_at, actions_stride, pushed_at, pushed_stride, reading_at, new_at,
 ):  # fmt: skip
@@ -89,7 +90,7 @@ def step(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def step_backward(  # type: ignore[no-untyped-def]
+def step_backward(
     kind, batch, stacks, height, new_height, m, cells_at,
     actions_at, actions_stride, pushed_at, pushed_stride,
     grad_reading_at, grad_reading_stride, grad_new_at,
@@ -111,7 +112,7 @@ def step_backward(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def drive(  # type: ignore[no-untyped-def]
+def step_from_hidden(
     kind, batch, stacks, height, new_height, m, cells_at,
     hidden_at, hidden_stride, units, weight_at, bias_at, reading_at, new_at,
 ):  # fmt: skip
@@ -132,13 +133,13 @@ def drive(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def drive_backward(  # type: ignore[no-untyped-def]
+def step_from_hidden_backward(
     kind, batch, stacks, height, new_height, m, cells_at,
     hidden_at, hidden_stride, units, weight_at, bias_at,
     grad_reading_at, grad_reading_stride, grad_new_at,
     grad_cells_at, grad_hidden_at, grad_weight_at, grad_bias_at,
 ):  # fmt: skip
-    """The adjoint of `drive`; an address of 0 in place of a derivative means zeros."""
+    """The adjoint of `step_from_hidden`; an address of 0 in place of a derivative means zeros."""
     rows, size = batch * stacks, (3 + m) * stacks
     bias, weight = numbers(bias_at, size, kind), numbers(weight_at, size * units, kind)
     hidden = numbers(hidden_at, batch * max(hidden_stride, units), kind)

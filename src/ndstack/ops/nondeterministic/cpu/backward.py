@@ -292,7 +292,9 @@ def uncovered(shape, past, adjoint, later, t, work):
 
 
 @kernel
-def retreat(shape, past, adjoint, later, t, push, replace, pop, grad_alpha, grad_attention, grads, work):
+def backward_step(
+    shape, past, adjoint, later, t, push, replace, pop, grad_alpha, grad_attention, grads, work
+):
     """Step t of the gradient.
 
     Args:

@@ -19,19 +19,35 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.ops.nondeterministic.cpu.engine import LIMITS, CpuChart
 from ndstack.ops.nondeterministic.cpu.layout import Layout, layout
-from ndstack.ops.nondeterministic.cpu.tape import Call, Tape, enclose, expose, links
-from ndstack.ops.nondeterministic.cpu.tape import advance as go_on
+from ndstack.ops.nondeterministic.cpu.scan import LIMITS, CpuChart
+from ndstack.ops.nondeterministic.cpu.steps import Call, Tape, enclose, expose, links
+from ndstack.ops.nondeterministic.cpu.steps import advance as go_on
 from ndstack.ops.runtime.addresses import zeros
 from ndstack.ops.runtime.tracing import refuse_transforms
 
 
-@dataclasses.dataclass(eq=False)
 class Filled:
-    """Up to which time the memory of a chart is written, for all who share it."""
+    """Up to which time the memory of a chart is written, for all who share it.
 
-    time: int
+    States may be continued by several threads at once, so the right to write is taken in one indivisible
+    operation, before anything is written.
+    """
+
+    def __init__(self, time: int) -> None:
+        self._ends = {time}
+
+    def claim(self, time: int) -> bool:
+        """Whether the caller alone may write what follows this time."""
+        try:
+            self._ends.remove(time)
+        except KeyError:
+            return False
+        return True
+
+    def reached(self, time: int) -> None:
+        """Whoever had claimed the memory has written it up to this time."""
+        self._ends = {time}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -113,13 +129,13 @@ def chart_of(memory: Memory, place: Place) -> CpuChart:
 
 
 def with_room(memory: Memory, place: Place, steps: int) -> tuple[Memory, Place]:
-    """The same charts where `steps` more steps can be written."""
+    """The same charts where `steps` more steps can be written, by the caller and nobody else."""
     old, time, band = place.layout, place.time, place.layout.band
     enough = time + steps + 1 <= old.times
-    if enough and place.filled.time == time:
+    may_write = place.filled.claim(time)
+    if enough and may_write:
         return memory, place
-    grows = not enough and place.filled.time == time and not band
-    tape = place.tape if grows else None
+    tape = place.tape if may_write and not band else None
     if tape is None:
         memory, place = settled(memory, place)
     shift = time - band if band and not enough and time > band else 0
@@ -135,7 +151,6 @@ def with_room(memory: Memory, place: Place, steps: int) -> tuple[Memory, Place]:
     chart.lost.copy_(memory[5])
     after = Place(new, place.bottom_fix, time - shift, Filled(time - shift), tape)
     if tape is not None:
-        place.filled.time = -1  # this state has its heir, in other memory
         tape.hold(_tensors(chart)[:5], new)
         return (*_tensors(chart), memory[6]), after
     dense = memory[6:]
@@ -176,7 +191,7 @@ class _MoveLinks(torch.autograd.Function):
                 continue
             back = zeros(grad.dtype, *shape)
             back[:, first : first + count] = grad[:, :count]
-            back[grad[:, 0].isnan()] = math.nan  # a spoiled sequence, wherever its chart is
+            back[grad[:, 0].isnan()] = math.nan  # a invalid sequence, wherever its chart is
             results.append(back)
         return *results, None
 
@@ -204,7 +219,8 @@ def advance(
     lost = memory[5].clone()
     call = Call(tape, place.time, attend, LIMITS[tape.dtype] if limit is None else limit, lost)
     reading, attention, actions, token = go_on(memory[6], given, layer, call)
-    place.filled.time = time = place.time + (given.shape[1] if given.dim() == 3 else 1)
+    time = place.time + (given.shape[1] if given.dim() == 3 else 1)
+    place.filled.reached(time)
     after = Place(place.layout, place.bottom_fix, time, place.filled, tape)
     return Advanced(reading, attention, actions, call, (*memory[:5], lost, token), after)
 

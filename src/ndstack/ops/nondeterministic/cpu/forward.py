@@ -55,7 +55,7 @@ class Past(NamedTuple):
         floor: [times, K], the smallest positive number of a column.
         lost: [K + 1], log of a bound on the mass of runs lost to underflow, and the smallest
             positive number of the whole chart; float64. The first of them is inf if the chart is
-            not to be trusted, nan if its sequence is spoiled (see `spoiled`).
+            not to be trusted, nan if its sequence is invalid (see `guard`).
     """
 
     chart: np.ndarray
@@ -87,7 +87,7 @@ class Work(NamedTuple):
 
 
 @kernel
-def room(shape, times, like):
+def make_work(shape, times, like):
     """A `Work` for charts of the given number of times."""
     Q, S = shape.states, shape.symbols
     K = Q * S
@@ -298,7 +298,7 @@ def masses(shape, past, t):
 
 
 @kernel
-def advance(shape, past, t, push, replace, pop, work, limit, strict):
+def forward_step(shape, past, t, push, replace, pop, work, limit, strict):
     """Step t. Returns False if the mass lost to underflow may exceed e^limit, or something overflows.
 
     Args:
@@ -327,8 +327,8 @@ def advance(shape, past, t, push, replace, pop, work, limit, strict):
 
 
 @kernel
-def meaningless(weights):
-    """Whether a log weight is nan or +inf (see `spoiled`)."""
+def has_invalid_weight(weights):
+    """Whether a log weight is nan or +inf (see `guard`)."""
     found = False
     for j in range(weights.size):
         found |= not weights[j] < math.inf

@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
-from ndstack.ops.nondeterministic.cpu.backward import Adjoint, gather, make_later, retreat
-from ndstack.ops.nondeterministic.cpu.forward import Past, advance, attend, begin, room
+from ndstack.ops.nondeterministic.cpu.backward import Adjoint, backward_step, gather, make_later
+from ndstack.ops.nondeterministic.cpu.forward import Past, attend, begin, forward_step, make_work
 from ndstack.ops.runtime.simd import entry, kernel
 
 
@@ -45,7 +45,7 @@ def forward(shape, past, lo, hi, start, actions, reading, attention, ok, limit, 
         strict: whether that is to hold for every configuration type on its own.
     """
     steps = actions.shape[1]
-    work = room(shape, start + steps + 1, past.chart)
+    work = make_work(shape, start + steps + 1, past.chart)
     for b in range(lo, hi):
         own = past_of(past, b)
         if start == 0:
@@ -54,7 +54,7 @@ def forward(shape, past, lo, hi, start, actions, reading, attention, ok, limit, 
         for n in range(steps if ok[b] else 0):
             t = start + n + 1
             push, replace, pop = split(shape, actions[b, n])
-            if not advance(shape, own, t, push, replace, pop, work, limit, strict):
+            if not forward_step(shape, own, t, push, replace, pop, work, limit, strict):
                 ok[b] = False
                 own.lost[0] = math.inf
                 break
@@ -109,7 +109,7 @@ def backward(
     reading, attention = outputs
     greading, gattention = grad_outputs
     steps = actions.shape[1]
-    work = room(shape, start + steps + 1, past.chart)
+    work = make_work(shape, start + steps + 1, past.chart)
     grad_alpha = np.zeros(reading.shape[2])
     none = np.zeros((0, 0), attention.dtype)
     for b in range(lo, hi):
@@ -129,6 +129,6 @@ def backward(
             reading_gradient(reading[b, n], greading[b, n], att, gatt, grad_alpha)
             push, replace, pop = split(shape, actions[b, n])
             written = split(shape, grads[b, n])
-            retreat(shape, own, back, later, t, push, replace, pop, grad_alpha, gatt, written, work)
+            backward_step(shape, own, back, later, t, push, replace, pop, grad_alpha, gatt, written, work)
         if carried:
             gather(shape, back, later, start, work)

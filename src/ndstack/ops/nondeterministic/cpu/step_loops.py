@@ -12,25 +12,25 @@ import math
 
 import numpy as np
 
-from ndstack.ops.nondeterministic.cpu.backward import Adjoint, Later, gather, retreat
+from ndstack.ops.nondeterministic.cpu.backward import Adjoint, Later, backward_step, gather
 from ndstack.ops.nondeterministic.cpu.forward import (
     Past,
     Shape,
-    advance,
     attend,
     begin,
-    meaningless,
+    forward_step,
+    has_invalid_weight,
+    make_work,
     not_finite,
-    room,
 )
 from ndstack.ops.nondeterministic.cpu.scan_loops import reading_gradient, split
-from ndstack.ops.runtime.memory import numbers
+from ndstack.ops.nondeterministic.cpu.tables import ADJOINT, CHART
+from ndstack.ops.runtime.pointers import numbers
 from ndstack.ops.runtime.simd import entry, inlined, kernel
 
 INTEGER, DOUBLE = np.int64(0), np.float64(0)
-CHART_TABLE, ADJOINT_TABLE = 13, 14
-LOST, SURE, SPOILED = 0, 1, 2
-"""What a call says of a sequence: its chart may be wrong, or is right, or has no meaning (see `spoiled`)."""
+UNTRUSTED, TRUSTED, INVALID = 0, 1, 2
+"""What a call says of a sequence: its chart may be wrong, or is right, or has no meaning (see `guard`)."""
 
 
 @inlined
@@ -39,29 +39,48 @@ def width_of(kind):
     return numbers(0, 0, kind).itemsize
 
 
+@inlined
+def chart_table(at):
+    """The `ChartTable` at an address."""
+    return numbers(at, len(CHART), INTEGER)
+
+
+@inlined
+def adjoint_table(at):
+    """The `AdjointTable` at an address."""
+    return numbers(at, len(ADJOINT), INTEGER)
+
+
 @kernel
 def shape_at(at):
-    """The `Shape` that a table begins with."""
-    table = numbers(at, CHART_TABLE, INTEGER)
-    times = table[4]
-    start, stride = numbers(table[6], times, INTEGER), numbers(table[7], times, INTEGER)
-    return Shape(table[0], table[1], table[2], table[3] != 0, start, stride)
+    """The `Shape` of the charts of a table."""
+    table = chart_table(at)
+    times = table[CHART.times]
+    return Shape(
+        table[CHART.states],
+        table[CHART.symbols],
+        table[CHART.band],
+        table[CHART.bottom_fix] != 0,
+        numbers(table[CHART.start], times, INTEGER),
+        numbers(table[CHART.stride], times, INTEGER),
+    )
 
 
 @kernel
 def past_at(at, lost_at, b, kind):
     """The `Past` of one sequence of a batch."""
-    table = numbers(at, CHART_TABLE, INTEGER)
-    K, band, times, size = table[0] * table[1], table[2], table[4], table[5]
+    table = chart_table(at)
+    K, band = table[CHART.states] * table[CHART.symbols], table[CHART.band]
+    times, size = table[CHART.times], table[CHART.size]
     each = 8 * b * times * K
     rows = band + 1 if band > 0 else 0
     deep = times if band > 0 else 0
     return Past(
-        numbers(table[8] + b * size * width_of(kind), size, kind),
-        numbers(table[9] + each, times * K, DOUBLE).reshape((times, K)),
-        numbers(table[10] + each, times * K, DOUBLE).reshape((times, K)),
-        numbers(table[11] + each * rows, deep * rows * K, DOUBLE).reshape((deep, rows, K)),
-        numbers(table[12] + each, times * K, DOUBLE).reshape((times, K)),
+        numbers(table[CHART.columns] + b * size * width_of(kind), size, kind),
+        numbers(table[CHART.log_alpha] + each, times * K, DOUBLE).reshape((times, K)),
+        numbers(table[CHART.log_total] + each, times * K, DOUBLE).reshape((times, K)),
+        numbers(table[CHART.mass] + each * rows, deep * rows * K, DOUBLE).reshape((deep, rows, K)),
+        numbers(table[CHART.floor] + each, times * K, DOUBLE).reshape((times, K)),
         numbers(lost_at + 8 * b * (K + 1), K + 1, DOUBLE),
     )
 
@@ -69,28 +88,30 @@ def past_at(at, lost_at, b, kind):
 @kernel
 def adjoint_at(at, b, size, kind):
     """The `Adjoint` of one sequence of a batch."""
-    table, wide = numbers(at, ADJOINT_TABLE, INTEGER), width_of(kind)
+    table, wide = adjoint_table(at), width_of(kind)
+    ends = table[ADJOINT.alpha_size]
     return Adjoint(
-        numbers(table[0] + b * size * wide, size, kind),
-        numbers(table[1] + b * table[9] * wide, table[9], kind),
+        numbers(table[ADJOINT.columns] + b * size * wide, size, kind),
+        numbers(table[ADJOINT.alpha] + b * ends * wide, ends, kind),
     )
 
 
 @kernel
 def later_at(at, b, shape, kind):
     """The `Later` of one sequence of a batch."""
-    table, wide = numbers(at, ADJOINT_TABLE, INTEGER), width_of(kind)
+    table, wide = adjoint_table(at), width_of(kind)
     Q = shape.states
     K = Q * shape.symbols
+    back, used = table[ADJOINT.back_size], table[ADJOINT.used_size]
     return Later(
-        numbers(table[2] + 8 * b * K * K, K * K, DOUBLE).reshape((K, K)),
-        numbers(table[3] + b * K * Q * wide, K * Q, kind),
-        numbers(table[4] + b * table[10] * wide, table[10], kind),
-        numbers(table[5] + b * table[11] * wide, table[11], kind),
-        numbers(table[6], table[8] + 2, INTEGER),
-        table[7],
-        table[8],
-        table[12] != 0,
+        numbers(table[ADJOINT.wreplace] + 8 * b * K * K, K * K, DOUBLE).reshape((K, K)),
+        numbers(table[ADJOINT.wpop] + b * K * Q * wide, K * Q, kind),
+        numbers(table[ADJOINT.back] + b * back * wide, back, kind),
+        numbers(table[ADJOINT.used] + b * used * wide, used, kind),
+        numbers(table[ADJOINT.used_at], table[ADJOINT.end] + 2, INTEGER),
+        table[ADJOINT.begin],
+        table[ADJOINT.end],
+        table[ADJOINT.older] != 0,
     )
 
 
@@ -104,15 +125,15 @@ def forward(kind, at, lost_at, lo, hi, start, steps, actions_at, reading_at, att
         actions_at: [B, n, A], log weights.
         reading_at: [B, n, K], to be written.
         attention_at: [B, n, K, start + n + 1], zeros, to be written; or 0.
-        ok_at: [B], `LOST`, `SURE` or `SPOILED`; to be written.
+        ok_at: [B], `UNTRUSTED`, `TRUSTED` or `INVALID`; to be written.
 
     Returns:
-        Whether none of these sequences is `LOST`.
+        Whether none of these sequences is `UNTRUSTED`.
     """
     shape = shape_at(at)
     Q, K = shape.states, shape.states * shape.symbols
     A, width = 2 * K * K + K * Q, start + steps + 1
-    work = room(shape, width, numbers(reading_at, 1, kind))
+    work = make_work(shape, width, numbers(reading_at, 1, kind))
     ok = numbers(ok_at, hi, np.uint8(0))
     for b in range(lo, hi):
         own = past_at(at, lost_at, b, kind)
@@ -125,11 +146,11 @@ def forward(kind, at, lost_at, lo, hi, start, steps, actions_at, reading_at, att
         for n in range(steps if own.lost[0] < math.inf else 0):
             t = start + n + 1
             given = actions[n * A : n * A + A]
-            if meaningless(given):
+            if has_invalid_weight(given):
                 own.lost[0] = math.nan
                 break
             push, replace, pop = split(shape, given)
-            if not advance(shape, own, t, push, replace, pop, work, limit, False):
+            if not forward_step(shape, own, t, push, replace, pop, work, limit, False):
                 own.lost[0] = math.inf
                 break
             reading[n * K : n * K + K] = np.exp(own.log_alpha[t])
@@ -137,9 +158,9 @@ def forward(kind, at, lost_at, lo, hi, start, steps, actions_at, reading_at, att
                 place = attention_at + (b * steps + n) * K * width * width_of(kind)
                 attend(shape, own, t, numbers(place, K * width, kind).reshape((K, width)))
             done = n + 1
-        ok[b] = SURE if own.lost[0] < math.inf else LOST
+        ok[b] = TRUSTED if own.lost[0] < math.inf else UNTRUSTED
         if math.isnan(own.lost[0]):
-            ok[b] = SPOILED
+            ok[b] = INVALID
             reading[done * K :] = math.nan
             if attention_at != 0:
                 place = attention_at + (b * steps + done) * K * width * width_of(kind)
@@ -149,44 +170,44 @@ def forward(kind, at, lost_at, lo, hi, start, steps, actions_at, reading_at, att
 
 @entry
 def backward(
-    kind, at, adjoint_table, lo, hi, start, steps, actions_at, reading_at, attention_at,
+    kind, at, adjoint, lo, hi, start, steps, actions_at, reading_at, attention_at,
     grad_reading_at, grad_attention_at, grads_at, ok_at,
 ):  # fmt: skip
     """The gradient of `forward`, after that of all later steps of the same charts.
 
     Args:
-        adjoint_table: what those have left, and where to leave something for earlier ones. A sequence
-            that is spoiled, or gets derivatives that are not finite, is so for all earlier steps.
+        adjoint: the address of what those have left, and where to leave something for earlier ones. A
+            sequence that is invalid, or gets derivatives that are not finite, is so for all earlier steps.
         grad_reading_at, grad_attention_at: like the outputs; or 0.
         grads_at: like the actions, to be written.
     """
     shape = shape_at(at)
     Q, K = shape.states, shape.states * shape.symbols
     A, width = 2 * K * K + K * Q, start + steps + 1
-    size = numbers(at, CHART_TABLE, INTEGER)[5]
-    work = room(shape, numbers(adjoint_table, ADJOINT_TABLE, INTEGER)[8] + 1, numbers(reading_at, 1, kind))
+    size, table = chart_table(at)[CHART.size], adjoint_table(adjoint)
+    work = make_work(shape, table[ADJOINT.end] + 1, numbers(reading_at, 1, kind))
     ok = numbers(ok_at, hi, np.uint8(0))
     grad_alpha, none = np.zeros(K), np.zeros((0, 0), work.wpop.dtype)
     no_reading = np.zeros(K, work.wpop.dtype)
-    spoiled = numbers(numbers(adjoint_table, ADJOINT_TABLE, INTEGER)[13], hi, np.uint8(0))
+    invalid = numbers(table[ADJOINT.invalid], hi, np.uint8(0))
     for b in range(lo, hi):
         grads = numbers(grads_at + b * steps * A * width_of(kind), steps * A, kind)
         grads[:] = 0
-        if ok[b] == LOST:
+        if ok[b] == UNTRUSTED:
             continue
-        place, bad = b * steps * K * width_of(kind), ok[b] == SPOILED
+        place, bad = b * steps * K * width_of(kind), ok[b] == INVALID
         if not bad and grad_reading_at != 0:
             bad = not_finite(numbers(grad_reading_at + place, steps * K, kind))
         if not bad and grad_attention_at != 0:
             bad = not_finite(numbers(grad_attention_at + place * width, steps * K * width, kind))
         if bad:
-            spoiled[b] = 1
-        if spoiled[b]:
+            invalid[b] = 1
+        if invalid[b]:
             grads[:] = math.nan
             continue
         own = past_at(at, at, b, kind)  # the mass lost is of no interest here
-        back = adjoint_at(adjoint_table, b, size, kind)
-        later = later_at(adjoint_table, b, shape, kind)
+        back = adjoint_at(adjoint, b, size, kind)
+        later = later_at(adjoint, b, shape, kind)
         for n in range(steps - 1, -1, -1):
             place = (b * steps + n) * width_of(kind)
             shown = numbers(reading_at + place * K, K, kind)
@@ -200,18 +221,18 @@ def backward(
             push, replace, pop = split(shape, numbers(actions_at + place * A, A, kind))
             written = split(shape, numbers(grads_at + place * A, A, kind))
             t = start + n + 1
-            retreat(shape, own, back, later, t, push, replace, pop, grad_alpha, gatt, written, work)
+            backward_step(shape, own, back, later, t, push, replace, pop, grad_alpha, gatt, written, work)
 
 
 @entry
-def finish(kind, at, adjoint_table, lo, hi):
+def finish(kind, at, adjoint, lo, hi):
     """After the first step's gradient: the derivatives by the charts before it are complete."""
     shape = shape_at(at)
-    size, table = numbers(at, CHART_TABLE, INTEGER)[5], numbers(adjoint_table, ADJOINT_TABLE, INTEGER)
-    work = room(shape, table[8] + 1, numbers(table[0], 1, kind))
-    spoiled = numbers(table[13], hi, np.uint8(0))
+    size, table = chart_table(at)[CHART.size], adjoint_table(adjoint)
+    work = make_work(shape, table[ADJOINT.end] + 1, numbers(table[ADJOINT.columns], 1, kind))
+    invalid = numbers(table[ADJOINT.invalid], hi, np.uint8(0))
     for b in range(lo, hi):
-        if spoiled[b]:
+        if invalid[b]:
             continue
-        later = later_at(adjoint_table, b, shape, kind)
-        gather(shape, adjoint_at(adjoint_table, b, size, kind), later, table[7], work)
+        later = later_at(adjoint, b, shape, kind)
+        gather(shape, adjoint_at(adjoint, b, size, kind), later, table[ADJOINT.begin], work)

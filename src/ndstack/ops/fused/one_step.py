@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ndstack.ops.lstm.cell import advance, retreat
+from ndstack.ops.lstm.cell import cell_backward, cell_forward
 from ndstack.ops.lstm.weights import LSTMWeights
 from ndstack.ops.runtime.autograd import in_own_precision, refuse_second_derivatives, with_stride
 
@@ -26,20 +26,22 @@ class Kernel(Protocol):
     What stacks hold is a tensor, `cells`, of any shape whose first size is B; they are at most `limit` deep.
     """
 
-    def forward_drive(
+    def forward_from_hidden(
         self, cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, limit: int
     ) -> tuple[Tensor, Tensor]:
         """The readings, [B, R], and the new cells."""
 
-    def backward_drive(self, saved: Saved, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
+    def backward_from_hidden(
+        self, saved: Saved, grad_reading: Tensor | None, grad_new: Tensor | None
+    ) -> Gradients:
         """The adjoint; `grad_reading` may have a stride between its rows, None stands for zeros."""
 
 
-def drive(
+def step_from_hidden(
     kernel: Kernel, limit: int, cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The readings and the new cells."""
-    return _Drive.apply(kernel, limit, cells, hidden, weight, bias)  # type: ignore[no-any-return, no-untyped-call]
+    return _StepFromHidden.apply(kernel, limit, cells, hidden, weight, bias)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def step_lstm(
@@ -54,7 +56,7 @@ def step_lstm(
     """h_t and c_t, then the readings and the new cells.
 
     Args:
-        kernel, limit: as for `drive`.
+        kernel, limit: as for `step_from_hidden`.
         gates: [B, 4H], what the input contributes, biases included.
         weights: of the controller.
         memory: h_{t-1} and c_{t-1}, [B, H] each.
@@ -65,13 +67,13 @@ def step_lstm(
     return _StepLSTM.apply(kernel, limit, *inputs)  # type: ignore[no-any-return, no-untyped-call]
 
 
-class _Drive(torch.autograd.Function):
+class _StepFromHidden(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, kernel: Kernel, limit: int, cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor
     ) -> tuple[Tensor, Tensor]:
         inputs = cells.contiguous(), with_stride(hidden), weight.contiguous(), bias.contiguous()
-        reading, new = kernel.forward_drive(*inputs, limit)
+        reading, new = kernel.forward_from_hidden(*inputs, limit)
         ctx.save_for_backward(*inputs, new)
         ctx.set_materialize_grads(False)
         ctx.kernel = kernel
@@ -80,7 +82,7 @@ class _Drive(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
         refuse_second_derivatives()
-        return None, None, *_backward_drive(ctx, ctx.saved_tensors, grad_reading, grad_new)
+        return None, None, *_backward_from_hidden(ctx, ctx.saved_tensors, grad_reading, grad_new)
 
 
 class _StepLSTM(torch.autograd.Function):
@@ -102,8 +104,8 @@ class _StepLSTM(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         before, cells = before.contiguous(), cells.contiguous()
         weight, bias = weight.contiguous(), bias.contiguous()
-        gates, shown, memory = advance(added, reading, hidden, before, by_reading, by_hidden)
-        new_reading, new = kernel.forward_drive(cells, shown, weight, bias, limit)
+        gates, shown, memory = cell_forward(added, reading, hidden, before, by_reading, by_hidden)
+        new_reading, new = kernel.forward_from_hidden(cells, shown, weight, bias, limit)
         ctx.save_for_backward(
             gates, reading, hidden, before, memory, by_reading, by_hidden, cells, shown, weight, bias, new
         )
@@ -122,16 +124,16 @@ class _StepLSTM(torch.autograd.Function):
     ) -> Any:
         refuse_second_derivatives()
         saved = ctx.saved_tensors
-        grad_cells, by_stack, *of_layer = _backward_drive(ctx, saved[7:], grad_reading, grad_new)
+        grad_cells, by_stack, *of_layer = _backward_from_hidden(ctx, saved[7:], grad_reading, grad_new)
         if grad_hidden is not None:
             by_stack += grad_hidden
-        grads = retreat(saved[:7], by_stack, grad_memory, ctx.needs_input_grad[2:])
+        grads = cell_backward(saved[:7], by_stack, grad_memory, ctx.needs_input_grad[2:])
         return None, None, *grads, *of_layer, grad_cells
 
 
-def _backward_drive(ctx: Any, saved: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
+def _backward_from_hidden(ctx: Any, saved: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
     if grad_reading is not None:
         grad_reading = with_stride(grad_reading)
     if grad_new is not None:
         grad_new = grad_new.contiguous()
-    return ctx.kernel.backward_drive(saved, grad_reading, grad_new)
+    return ctx.kernel.backward_from_hidden(saved, grad_reading, grad_new)

@@ -22,8 +22,10 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.ops.nondeterministic.cpu import step_loops
-from ndstack.ops.nondeterministic.cpu.engine import cost
 from ndstack.ops.nondeterministic.cpu.layout import Layout
+from ndstack.ops.nondeterministic.cpu.scan import cost
+from ndstack.ops.nondeterministic.cpu.tables import CHART, AdjointTable, ChartTable, as_array
+from ndstack.ops.runtime import torch_internals
 from ndstack.ops.runtime.addresses import KIND, address, array, of_table, optional, room, zeros
 from ndstack.ops.runtime.autograd import in_own_precision, refuse_second_derivatives
 from ndstack.ops.runtime.threads import share
@@ -36,7 +38,7 @@ class Pass:
         task: torch's number of the backward pass.
         columns, alpha: those by the chart's columns [B, size] and by log alpha [B, ends].
         end: the step that came first; 0 before that.
-        spoiled: [B], sequences all of whose derivatives from here on down are nan (see `spoiled`).
+        invalid: [B], sequences all of whose derivatives from here on down are nan (see `guard`).
         table: for `step_loops`.
     """
 
@@ -45,7 +47,8 @@ class Pass:
         self.tape, self.task, self.end = tape, task, 0
         self.columns = zeros(tape.dtype, tape.batch, at.size)
         self.alpha = zeros(tape.dtype, tape.batch, at.ends)
-        self.spoiled = np.zeros(tape.batch, np.uint8)
+        self.invalid = np.zeros(tape.batch, np.uint8)
+        self._to_invalidate: list[tuple[int, npt.NDArray[np.uint8]]] = []
         self.table: Any = None
 
     def begin_at(self, end: int) -> None:
@@ -58,23 +61,35 @@ class Pass:
         count[: tape.begin + 1] = 0
         users[1:] = np.cumsum(np.maximum(count, 0)) * at.symbols * at.states**2
         back = at.states * ((at.band or end + 1) * at.kinds + 128)
+        used = int(users[-1])
         wide = [
             (torch.float64, at.kinds**2),
             (tape.dtype, at.kinds * at.states),
             (tape.dtype, back),
-            (tape.dtype, int(users[-1])),
+            (tape.dtype, used),
         ]
         rooms = [zeros(dtype, tape.batch, size) for dtype, size in wide]
-        places = [
-            address(self.columns, tape.dtype, tape.batch, at.size),
-            address(self.alpha, tape.dtype, tape.batch, at.ends),
-            *(
-                address(part, dtype, tape.batch, size)
-                for part, (dtype, size) in zip(rooms, wide, strict=True)
-            ),
-        ]
-        sizes = [tape.begin, end, at.ends, back, int(users[-1]), int(tape.older)]
-        self.table = np.array([*places, of_table(users), *sizes, of_table(self.spoiled)], np.int64)
+        wreplace, wpop, back_at, used_room = (
+            address(part, dtype, tape.batch, size) for part, (dtype, size) in zip(rooms, wide, strict=True)
+        )
+        self.table = as_array(
+            AdjointTable(
+                begin=tape.begin,
+                end=end,
+                older=tape.older,
+                alpha_size=at.ends,
+                back_size=back,
+                used_size=used,
+                columns=address(self.columns, tape.dtype, tape.batch, at.size),
+                alpha=address(self.alpha, tape.dtype, tape.batch, at.ends),
+                wreplace=wreplace,
+                wpop=wpop,
+                back=back_at,
+                used=used_room,
+                used_at=of_table(users),
+                invalid=of_table(self.invalid),
+            )
+        )
         self._kept = (rooms, users)
         self.at = of_table(self.table)
 
@@ -87,7 +102,17 @@ class Pass:
         if alpha is not None:
             end = (time + 2) * at.kinds
             self.alpha[:, :end] += alpha[:, :end]
-            self.spoiled |= array(alpha[:, 0].isnan(), torch.bool, self.tape.batch)
+            self._to_invalidate.append((time, array(alpha[:, 0].isnan(), torch.bool, self.tape.batch)))
+
+    def reach_back_to(self, time: int) -> None:
+        """Mark sequences as invalid whose derivatives with respect to the chart of this time, or a
+        later one, are nan.
+
+        Steps after the time of such a chart are no part of what was computed from it.
+        """
+        for end, rows in self._to_invalidate:
+            if end >= time:
+                self.invalid |= rows
 
 
 class Tape:
@@ -113,9 +138,19 @@ class Tape:
     def hold(self, tensors: tuple[Tensor, ...], layout: Layout) -> None:
         """From now on, keep the charts here; all that they hold has been copied."""
         self.tensors, self.layout = tensors, layout
-        numbers = [layout.states, layout.symbols, layout.band, self.bottom_fix, layout.times, layout.size]
-        places = [of_table(layout.start), of_table(layout.stride), *self._places()]
-        self.table = np.array([*numbers, *places], np.int64)
+        self.table = as_array(
+            ChartTable(
+                layout.states,
+                layout.symbols,
+                layout.band,
+                self.bottom_fix,
+                layout.times,
+                layout.size,
+                of_table(layout.start),
+                of_table(layout.stride),
+                *self._places(),
+            )
+        )
         self.at = of_table(self.table)
 
     def _places(self) -> list[int]:
@@ -132,7 +167,7 @@ class Tape:
         """
         if start < 0 or start + steps >= self.layout.times:
             raise NdstackError(f"a chart of {self.layout.times} times given to step {start + steps}")
-        self.table[8:13] = self._places()
+        self.table[CHART.columns :] = self._places()
         return self.at
 
     def flags(self) -> tuple[npt.NDArray[np.uint8], int]:
@@ -145,7 +180,7 @@ class Tape:
 
     def current(self) -> Pass:
         """What the backward pass that is going on in this thread has left so far."""
-        thread, task = threading.get_ident(), torch._C._current_graph_task_id()
+        thread, task = threading.get_ident(), torch_internals.backward_pass()
         known = self._passes.get(thread)
         if known is None or known.task != task:
             known = self._passes[thread] = Pass(self, task)
@@ -227,6 +262,7 @@ class _Advance(torch.autograd.Function):
         run = tape.current()
         if run.table is None:
             run.begin_at(start + steps)
+        run.reach_back_to(start + steps)
         dtype, kinds, at = tape.dtype, tape.layout.kinds, tape.reach(start, steps)
         grads, leading = room(dtype, *actions.shape), (tape.batch, *actions.shape[1:-1])
         given, span = (*leading, tape.layout.actions), (*leading, kinds, start + steps + 1)
@@ -263,12 +299,13 @@ class _Enclose(torch.autograd.Function):
         refuse_second_derivatives()
         tape: Tape = ctx.tape
         run = tape.current()
+        run.reach_back_to(tape.begin)
         if run.table is not None:
             step_loops.finish(tape.kind, tape.reach(tape.begin, 0), run.at, 0, tape.batch)
         tape.forget()
         size, ends = ctx.sizes  # the chart may have grown since; its first columns are where they were
-        if run.spoiled.any():
-            rows = torch.from_numpy(run.spoiled).bool()
+        if run.invalid.any():
+            rows = torch.from_numpy(run.invalid).bool()
             run.columns[rows] = run.alpha[rows] = math.nan
         return run.columns[:, :size], run.alpha[:, :ends], None
 

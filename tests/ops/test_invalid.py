@@ -102,12 +102,12 @@ def test_nan_from_that_step_on_in_that_sequence_alone(name, mode, bad):
     given = some(stack, dtype)
     if (bad == "vector" and not stack.push_size) or (bad == "inf" and name == "stratification"):
         pytest.skip("there is no such thing")
-    spoiled = [part.clone() for part in given]
+    invalid = [part.clone() for part in given]
     if bad == "vector":
-        spoiled[1][ROW, STEP] = math.nan
+        invalid[1][ROW, STEP] = math.nan
     else:
-        spoiled[0][ROW, STEP, 1] = float(bad)
-    expected, found = everything(stack, given, mode), everything(stack, spoiled, mode)
+        invalid[0][ROW, STEP, 1] = float(bad)
+    expected, found = everything(stack, given, mode), everything(stack, invalid, mode)
     for ours, theirs in zip(found, expected, strict=True):
         assert torch.equal(ours[OTHERS], theirs[OTHERS])
     rounding = 1e-14 if mode == "reference" else 0.0  # it shifts vectors by their least number

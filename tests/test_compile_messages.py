@@ -9,31 +9,30 @@ from types import SimpleNamespace
 
 import pytest
 
-from ndstack.ops.runtime import waiting
+from ndstack.ops.runtime import compile_messages
 from tests.test_cli import ndstack
 
 
 @pytest.fixture
 def listener(monkeypatch, caplog):
     caplog.set_level(logging.WARNING, "ndstack")  # commands with --quiet in this process have raised it
-    monkeypatch.setattr(waiting, "PATIENCE", 0.05)
-    monkeypatch.setattr(waiting, "COMPILED", [])
-    return waiting._Listener()
+    monkeypatch.setattr(compile_messages, "PATIENCE", 0.05)
+    monkeypatch.setattr(compile_messages, "COMPILED", [])
+    return compile_messages.Listener()
 
 
 def compilation(module="ndstack.ops.nondeterministic.cpu.scan_loops", place="/cache"):
     function = SimpleNamespace(__module__=module, __name__="forward")
-    dispatcher = SimpleNamespace(py_func=function, _cache=SimpleNamespace(cache_path=place))
-    return SimpleNamespace(data={"dispatcher": dispatcher})
+    return SimpleNamespace(py_func=function, _cache=SimpleNamespace(cache_path=place))
 
 
 def run(listener, seconds, **what):
-    event = compilation(**what)
-    listener.on_start(event)
-    listener.on_start(event)  # a function that it calls
+    dispatcher = compilation(**what)
+    listener.started(dispatcher)
+    listener.started(dispatcher)  # a function that it calls
     time.sleep(seconds)
-    listener.on_end(event)
-    listener.on_end(event)
+    listener.ended(dispatcher)
+    listener.ended(dispatcher)
     time.sleep(0.1)
 
 
@@ -44,7 +43,7 @@ def test_a_long_compilation_is_announced_once(listener, caplog):
     assert "compiling scan_loops.forward for this machine" in record.getMessage()
     assert "kept in /cache" in record.getMessage()
     assert "ndstack warmup" in record.getMessage()
-    assert [name for name, _ in waiting.COMPILED] == ["scan_loops.forward"]
+    assert [name for name, _ in compile_messages.COMPILED] == ["scan_loops.forward"]
 
 
 def test_short_and_foreign_ones_are_not(listener, caplog):
@@ -68,8 +67,8 @@ def test_it_can_be_silenced(listener, caplog):
 def test_numba_tells_us(tmp_path):
     """In a process of its own: a compilation that takes long writes a line on stderr, none on stdout."""
     program = """
-import ndstack.ops.runtime.waiting
-ndstack.ops.runtime.waiting.PATIENCE = 0.0
+import ndstack.ops.runtime.compile_messages
+ndstack.ops.runtime.compile_messages.PATIENCE = 0.0
 from ndstack.ops.runtime.compiling import compiler
 @compiler()
 def twice(x):

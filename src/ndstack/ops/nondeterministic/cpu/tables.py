@@ -1,0 +1,62 @@
+"""The tables of numbers and addresses through which compiled steps find their charts.
+
+A table is one array of int64. Each kind of table is declared once, as a `NamedTuple` of its slots: the side
+that fills a table gives every slot by name, and compiled code takes the number of a slot from the same
+declaration (`table[CHART.columns]`). So both sides always mean the same slot.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+
+class ChartTable(NamedTuple):
+    """The charts of a batch (see `forward.Shape` and `forward.Past`)."""
+
+    states: int
+    symbols: int
+    band: int
+    bottom_fix: int
+    times: int
+    size: int  # numbers per chart
+    start: int  # from here on, addresses
+    stride: int
+    columns: int
+    log_alpha: int
+    log_total: int
+    mass: int
+    floor: int
+
+
+class AdjointTable(NamedTuple):
+    """What later steps have left for earlier ones (see `backward.Adjoint` and `backward.Later`)."""
+
+    begin: int
+    end: int
+    older: int
+    alpha_size: int  # numbers per sequence at `alpha`, `back` and `used`
+    back_size: int
+    used_size: int
+    columns: int  # from here on, addresses
+    alpha: int
+    wreplace: int
+    wpop: int
+    back: int
+    used: int
+    used_at: int
+    invalid: int
+
+
+CHART = ChartTable(*range(len(ChartTable._fields)))
+"""The number of each slot of a `ChartTable`."""
+
+ADJOINT = AdjointTable(*range(len(AdjointTable._fields)))
+"""The number of each slot of an `AdjointTable`."""
+
+
+def as_array(table: ChartTable | AdjointTable) -> npt.NDArray[np.int64]:
+    """A filled table as compiled code reads it."""
+    return np.array(table, np.int64)

@@ -1,0 +1,71 @@
+"""Say that functions are being compiled, if that takes more than a moment.
+
+The line goes to the logger "ndstack" as a warning, which Python prints on standard error unless told
+otherwise; `logging.getLogger("ndstack").setLevel("ERROR")` silences it. Functions that come from the cache
+are not compiled, and nothing is said.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from ndstack.ops.runtime import numba_internals
+
+PATIENCE = 2.0
+"""How many seconds a compilation may take before it is announced."""
+
+COMPILED: list[tuple[str, float]] = []
+"""The functions that this process has compiled, and the seconds that each took."""
+
+_log = logging.getLogger("ndstack")
+
+
+class Listener:
+    """Hears of every compilation, including those within another; numba allows one at a time."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.began = 0.0
+        self.name = ""
+        self.timer: threading.Timer | None = None
+
+    def started(self, dispatcher: object) -> None:
+        """A function is being compiled."""
+        self.depth += 1
+        if self.depth > 1:
+            return
+        function = getattr(dispatcher, "py_func", None)
+        module, name = getattr(function, "__module__", ""), getattr(function, "__name__", "")
+        if str(module).startswith("ndstack."):
+            self.began, self.name = time.monotonic(), f"{module.rpartition('.')[2]}.{name}"
+            self.timer = threading.Timer(
+                PATIENCE, _say, [self.name, numba_internals.cache_folder(dispatcher)]
+            )
+            self.timer.daemon = True
+            self.timer.start()
+
+    def ended(self, dispatcher: object) -> None:
+        """The function has been compiled."""
+        self.depth -= 1
+        if self.depth == 0 and self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+            COMPILED.append((self.name, time.monotonic() - self.began))
+
+
+def _say(name: str, folder: str | None) -> None:
+    kept = f"once, and kept in {folder}" if folder else "in every process, since there is no place to keep it"
+    _log.warning(
+        "ndstack: compiling %s for this machine, which takes up to some minutes (%s); "
+        "`ndstack warmup` compiles everything ahead of time",
+        name,
+        kept,
+    )
+
+
+def watch() -> None:
+    """Listen from now on."""
+    listener = Listener()
+    numba_internals.listen_to_compiler(listener.started, listener.ended)

@@ -1,0 +1,45 @@
+"""Everything that ndstack uses of torch without torch's promise to keep it (see also `numba_internals`).
+
+Each function falls back to something sound where a version of torch has changed what stands behind it, and
+`tests/ops/test_internals.py` takes each of these things away in turn. `pyproject.toml` bounds the versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+_current_task: Callable[[], int] | None = getattr(torch._C, "_current_graph_task_id", None)
+_transforms: Callable[[], bool] | None = getattr(torch._C, "_are_functorch_transforms_active", None)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def backward_pass() -> int:
+    """A number for the backward pass that is running in this thread, different for every pass.
+
+    Fallback: always 0. A backward pass that follows one that an error has ended must then not reuse its
+        graph.
+    """
+    return 0 if _current_task is None else _current_task()
+
+
+def transforms_active() -> bool:
+    """Whether a transform of `torch.func`, or forward-mode differentiation, is active.
+
+    Fallback: False. Such a transform then fails inside torch, with torch's own message.
+    """
+    level: int = getattr(torch.autograd.forward_ad, "_current_level", -1)
+    return level >= 0 or (_transforms is not None and _transforms())
+
+
+def has_hooks(module: torch.nn.Module) -> bool:
+    """Whether hooks run when the module is called, its own or those of all modules.
+
+    Fallback: True, so that the module is called and nothing that it does is left out.
+    """
+    everywhere = torch.nn.modules.module
+    try:
+        return any(getattr(module, name) or getattr(everywhere, f"_global{name}") for name in _HOOKS)
+    except AttributeError:
+        return True

@@ -1,0 +1,75 @@
+"""What ndstack uses of the insides of torch and numba: each thing works here, and may be missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from ndstack.ops.runtime import numba_internals, torch_internals
+
+
+def test_every_backward_pass_has_a_number_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.ones(2, requires_grad=True)
+    seen: list[int] = []
+    y = x * 2
+    y.register_hook(lambda grad: seen.append(torch_internals.backward_pass()))
+    for _ in range(2):
+        torch.autograd.grad(y.sum(), x, retain_graph=True)
+    assert len(set(seen)) == 2
+    monkeypatch.setattr(torch_internals, "_current_task", None)
+    assert torch_internals.backward_pass() == 0
+
+
+def test_transforms_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+
+    def look(x: torch.Tensor) -> torch.Tensor:
+        seen.append(torch_internals.transforms_active())
+        return x.sum()
+
+    torch.func.vmap(look)(torch.ones(2, 3))
+    with torch.autograd.forward_ad.dual_level():
+        look(torch.ones(2))
+    look(torch.ones(2))
+    assert seen == [True, True, False]
+    monkeypatch.setattr(torch_internals, "_transforms", None)
+    monkeypatch.delattr(torch.autograd.forward_ad, "_current_level")
+    assert not torch_internals.transforms_active()
+
+
+def test_hooks_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = torch.nn.Linear(1, 1)
+    assert not torch_internals.has_hooks(layer)
+    with layer.register_forward_hook(lambda *_: None):
+        assert torch_internals.has_hooks(layer)
+    with torch.nn.modules.module.register_module_forward_pre_hook(lambda *_: None):
+        assert torch_internals.has_hooks(layer)
+    assert not torch_internals.has_hooks(layer)
+    monkeypatch.delattr(torch.nn.modules.module, "_global_backward_hooks")
+    assert torch_internals.has_hooks(layer)  # not known, so the module is called
+
+
+def test_numba_without_events_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unwanted(dispatcher: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(numba_internals, "_part", lambda name: None)
+    assert not numba_internals.listen_to_compiler(unwanted, unwanted)
+
+
+def test_numba_with_another_cache_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stamp(path: Path) -> bytes:
+        raise AssertionError
+
+    for caching in (None, SimpleNamespace(), SimpleNamespace(CacheImpl=SimpleNamespace(_locator_classes=[]))):
+        monkeypatch.setattr(numba_internals, "_part", lambda name, caching=caching: caching)
+        assert not numba_internals.stamp_cache(Path("/nowhere"), stamp)
+    assert numba_internals._part("no such module") is None
+
+
+def test_the_folder_of_compiled_code_may_be_unknown() -> None:
+    assert numba_internals.cache_folder(object()) is None
+    assert numba_internals.cache_folder(SimpleNamespace(_cache=SimpleNamespace(cache_path="here"))) == "here"
