@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,8 +22,10 @@ from ndstack.cli.arguments import (
     Split,
     Temperature,
 )
-from ndstack.cli.options import TrainOptions, unfold
+from ndstack.cli.options import MACHINE, Flags, TrainOptions, unfold
 from ndstack.errors import NdstackError
+from ndstack.settings.reading import merge
+from ndstack.settings.recipes import TEXT, TEXT_TRANSFORMER
 
 if TYPE_CHECKING:
     from ndstack.nn import LanguageModel
@@ -175,12 +177,19 @@ def train(
     window: Annotated[int, typer.Option(min=1, help="D of nondeterministic stacks.")] = 35,
     depth: Annotated[int, typer.Option(min=1, help="Of superposition stacks.")] = 10,
     adaptive: Annotated[bool, typer.Option("--adaptive", help="Adaptive softmax: for many words.")] = False,
-    rows: Annotated[int | None, typer.Option(help="Into which the text is folded [32].")] = None,
-    length: Annotated[int | None, typer.Option(help="Of the chunks of truncated BPTT [35].")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="At the beginning [20; tf: 0.001].")] = None,
-    clip: Annotated[float | None, typer.Option(help="Greatest norm of a gradient [0.25; tf: 1].")] = None,
-    max_epochs: Annotated[int | None, typer.Option(help="The greatest number of epochs [100].")] = None,
     *,
+    given: Annotated[
+        dict[str, Any],
+        Flags(
+            "corpus.rows",
+            "corpus.length",
+            "training.learning_rate",
+            "training.clip",
+            "training.max_epochs",
+            *MACHINE,
+            recipes={"": TEXT, "tf: ": TEXT_TRANSFORMER},
+        ),
+    ],
     options: TrainOptions,
 ) -> None:
     """Train a language model by truncated BPTT, with the recipe of section 7.3 unless told otherwise.
@@ -192,12 +201,8 @@ def train(
     from ndstack.text import launch
     from ndstack.training import Run, change_settings
 
-    flags = {
-        "training": {"learning_rate": learning_rate, "clip": clip, "max_epochs": max_epochs},
-        "corpus": {"rows": rows, "length": length},
-        "options": {"output": "adaptive" if adaptive else None},
-    }
-    values = options.apply_settings({}, flags)
+    flags = {"options": {"output": "adaptive" if adaptive else None}}
+    values = options.apply_settings({}, merge(flags, given))
     if resume is not None:
         if out is not None or corpus is not None or model is not None:
             raise NdstackError("--resume and CORPUS, --model or --out given; expected --resume alone")

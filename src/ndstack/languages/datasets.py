@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
-from ndstack import files
+from ndstack import files, register
 from ndstack.errors import DatasetError, LanguageError, NdstackError, first_problem
 from ndstack.grammars.grammar import WeightedCFG, Word
 from ndstack.languages.context_free import ContextFreeLanguage
@@ -203,7 +203,10 @@ def own_grammar(language: Language) -> str | None:
     if _is_registered(language):
         return None
     if not isinstance(language, ContextFreeLanguage):
-        raise DatasetError(f"{language.name} is neither a language of ndstack nor one with a grammar")
+        raise DatasetError(
+            f"{language.name} has no grammar that could be written down, and no language is registered under "
+            f"this name; {register.language.hint}"
+        )
     return str(language.grammar)
 
 

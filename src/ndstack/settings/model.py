@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import PositiveFloat
+from pydantic import Field, JsonValue, PositiveFloat
 
 from ndstack.settings.base import Layers, Rate, Settings, Size
 
@@ -23,6 +23,7 @@ RECURRENT = For("a recurrent network")
 TRANSFORMER = For("a transformer")
 SUPERPOSITION = For("a superposition stack")
 NONDETERMINISTIC = For("a nondeterministic stack")
+REGISTERED = For("a registered stack or network")
 
 
 class ModelOptions(Settings):
@@ -34,7 +35,7 @@ class ModelOptions(Settings):
     """The number of layers; if not given, 1 in a recurrent controller and 5 in a transformer."""
     controller: Annotated[str, RECURRENT] = "lstm"
     """The kind of recurrent controller: "lstm", "gru", "rnn", or a registered one."""
-    embedding: Size | None = None
+    embedding: Annotated[Size | None, RECURRENT] = None
     """The size of the learned vectors that stand for the symbols that a network reads; if not given, a
     recurrent network reads one-hot vectors. A transformer always reads vectors of size `d_model`."""
     window: Annotated[Size | None, NONDETERMINISTIC] = None
@@ -80,16 +81,11 @@ class ModelOptions(Settings):
     """Whether stack attention pushes the exponential of what its layer computes."""
     init_bound: PositiveFloat = 0.1
     """The bound b of parameters that begin with uniform numbers from [-b, b]."""
+    arguments: Annotated[dict[str, JsonValue], REGISTERED] = Field(default_factory=dict)
+    """Further arguments of a registered stack or network, by name."""
 
-
-def parts_of_options() -> dict[str, str]:
-    """The options that only some models have, with the part that these models have."""
-    return {
-        name: mark.part
-        for name, field in ModelOptions.model_fields.items()
-        for mark in field.metadata
-        if isinstance(mark, For)
-    }
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
 
 
 DEFAULTS = ModelOptions()

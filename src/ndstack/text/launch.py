@@ -10,26 +10,11 @@ from ndstack.errors import TrainingError
 from ndstack.files import real
 from ndstack.nn import LanguageModel, models
 from ndstack.settings.reading import merge
+from ndstack.settings.recipes import TEXT, TEXT_TRANSFORMER
 from ndstack.text.corpus import Corpus, Header, read_corpus
 from ndstack.text.task import TextTask
 from ndstack.training import CorpusConfig, Result, Run, RunConfig, Share, Task
 from ndstack.training.material import Show, make_model
-
-RECIPE: dict[str, Any] = {
-    "optimizer": "sgd",
-    "learning_rate": 20.0,
-    "clip": 0.25,
-    "decay": 1 / 1.5,
-    "decay_after": 1,
-    "decay_threshold": 0.0,
-    "stop_after": 2,
-    "max_epochs": 100,
-}
-"""Sections 7.3 and 9.4. There, for a loss per token, the learning rate is drawn from [1, 100] and the
-clipping threshold from [0.0112, 1.12], both log-uniform; these are two that learn well."""
-
-TRANSFORMER: dict[str, Any] = RECIPE | {"optimizer": "adam", "learning_rate": 1e-3, "clip": 1.0}
-"""For transformers, which learn badly by SGD."""
 
 
 def options(name: str, hidden: int = 256, window: int | None = 35, depth: int | None = 10) -> dict[str, Any]:
@@ -81,9 +66,9 @@ def configure(
         "model": model,
         "corpus": corpus_settings(folder),
         "options": options(model, hidden, window, depth),
-        "training": TRANSFORMER if models.parse(model).transformer else RECIPE,
     }
-    return RunConfig.of(merge(values, settings or {}), "the settings")
+    recipe = TEXT_TRANSFORMER if models.parse(model).transformer else TEXT
+    return RunConfig.of(merge(merge(values, recipe), settings or {}), "the settings")
 
 
 def train(
