@@ -30,8 +30,8 @@ from torch.nn.functional import cross_entropy, linear
 from ndstack.nn import models
 from ndstack.ops.runtime import threads
 from ndstack.text import Stream, total_loss
-from ndstack.text.launch import options
-from ndstack.text.task import read
+from ndstack.text.launch import model_options
+from ndstack.text.task import read_batch
 
 MODELS = ("lstm", "sup-22", "rns-1-3", "rns-2-3", "rns-4-5", "vrns-3-3-5")
 WORDS, ROWS, LENGTH, UNITS = 10_000, 32, 35, 256
@@ -42,7 +42,7 @@ class Training:
 
     def __init__(self, name: str) -> None:
         words = [f"w{index}" for index in range(WORDS - 2)] + ["<unk>"]
-        self.model = models.build(name, words, **options(name, UNITS))
+        self.model = models.build(name, words, **model_options(name, UNITS))
         self.optimizer = torch.optim.SGD(self.model.parameters(), 1.0)
         tokens = np.random.default_rng(0).zipf(1.3, 400 * ROWS * LENGTH) % WORDS
         self.stream, self.number, self.state = (
@@ -53,7 +53,7 @@ class Training:
 
     def step(self) -> None:
         chunk = self.stream.chunk(self.number)
-        total, state = read(self.model, chunk, self.state)
+        total, state = read_batch(self.model, chunk, self.state)
         self.optimizer.zero_grad()
         (total / chunk.tokens).backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 0.25)

@@ -211,7 +211,7 @@ def main() -> None:
         output = next(one for one in experiment.outputs if one.label == label)
         figure = figures.draw(output, experiment, runs_of(tables, experiment))
         if figure is not None:
-            plotting.save(figure, HERE / "results" / f"{label}.svg")
+            plotting.save_figure(figure, HERE / "results" / f"{label}.svg")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def main(out: Path = Path("markup.svg")) -> dict[str, Any]:
         evaluations[name] = training.evaluate(model, data)
         overall = evaluations[name].overall
         print(f"{name:8} {overall.cross_entropy:.4f} nats, {overall.difference:.4f} above the bound")
-    plotting.save(draw_by_length(evaluations, "markup, test texts"), out)
+    plotting.save_figure(draw_by_length(evaluations, "markup, test texts"), out)
     print(f"\nBy length, given the length: {out}")
     return {"samples": samples, "wrong": wrong, "bound": bound, "evaluations": evaluations}
 

@@ -62,7 +62,7 @@ def grammar_file(raw):
 def formula(text):
     from ndstack.text import formulas
 
-    found = formulas.parse(text)
+    found = formulas.parse_formula(text)
     formulas.is_true(found, lambda number, condition: 1.0)
     list(formulas.regions(found))
 
@@ -78,18 +78,18 @@ def _short_suite():
 
 @target(lazily(lambda: altered(_short_suite())))
 def suite(raw):
-    from ndstack.text.generalization import evaluate
+    from ndstack.text.generalization import evaluate_suites
     from ndstack.text.suites import read_suite
 
     with file(raw) as path:
         found = read_suite(path)
-    evaluate([found], lambda sentences: [[1.0] * len(words) for words in sentences])
+    evaluate_suites([found], lambda sentences: [[1.0] * len(words) for words in sentences])
 
 
 @target(lazily(lambda: st.one_of(altered(json.loads(content("example/pairs.jsonl").splitlines()[0])),
                                  noisy(content("example/pairs.jsonl")[:500]))))  # fmt: skip
 def pairs(raw):
-    from ndstack.text.pairs import evaluate_pairs, read_pairs
+    from ndstack.text.minimal_pairs import evaluate_pairs, read_pairs
 
     with file(raw) as path:
         found = read_pairs(path)
@@ -348,8 +348,8 @@ def carried_state(raw):
 def _client():
     from fastapi.testclient import TestClient
 
+    from ndstack.analysis.explorer.app import make_app
     from ndstack.analysis.explorer.catalogue import Catalogue
-    from ndstack.analysis.explorer.server import make_app
 
     return TestClient(make_app(Catalogue()), "http://127.0.0.1:8765")
 

@@ -362,7 +362,7 @@ def test_what_a_machine_has_no_room_for(error, message, monkeypatch):
 )
 def test_a_grammar_that_loses_probability_is_warned_about(command, monkeypatch, tmp_path):
     monkeypatch.setattr("ndstack.analysis.explorer.catalogue.Catalogue.warm_up", lambda catalogue: None)
-    monkeypatch.setattr("ndstack.analysis.explorer.serving.serve", lambda *_: None)
+    monkeypatch.setattr("ndstack.analysis.explorer.server.serve", lambda *_: None)
     for share, warned in (("[2/3]", True), ("[1/2]", False)):
         (tmp_path / "my.cfg").write_text(f"S -> S S {share} | 'a' [{1 - eval(share[1:-1])}]")
         result = ndstack(*command.split(), cwd=tmp_path)

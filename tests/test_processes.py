@@ -18,7 +18,7 @@ from tests.training.small import small_config
 LAUNCHER = """
 import subprocess, sys, time
 from ndstack import processes
-with processes.offering():
+with processes.tied_children():
     child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE)
 child.stdout.readline()
 print(child.pid, flush=True)
@@ -67,11 +67,11 @@ def test_a_child_whose_parent_has_ended_before_it_looks_ends_at_once():
 
 
 def test_the_environment_is_as_before(monkeypatch):
-    with processes.offering():
+    with processes.tied_children():
         assert os.environ[processes.LAUNCHER] == str(os.getpid())
     assert processes.LAUNCHER not in os.environ
     monkeypatch.setenv(processes.LAUNCHER, "7")
-    with processes.offering():
+    with processes.tied_children():
         pass
     assert os.environ[processes.LAUNCHER] == "7"
 
@@ -85,7 +85,7 @@ def machine(monkeypatch):
 
 
 def test_more_than_the_memory_has_room_for_is_refused_in_one_line(machine, tmp_path, capsys):
-    said = r"200 given: so many processes need about 200\.0 GB .*1\.0 GB each.*8\.0 GB are free; use {} 2$"
+    said = r"200 given: 200 processes need about 200\.0 GB .*1\.0 GB each.*8\.0 GB are free; use {} 2$"
     config = small_config("lstm", training={"processes": 200})
     with pytest.raises(NdstackError, match=said.format("--processes")):
         train(tmp_path / "run", config)
@@ -94,8 +94,8 @@ def test_more_than_the_memory_has_room_for_is_refused_in_one_line(machine, tmp_p
     assert not list(tmp_path.iterdir())
     with pytest.raises(NdstackError, match="4 given"):
         processes.check_room(4, "--processes", parameters=1 << 30)
-    assert processes.room() == 2
-    assert processes.room(1 << 30) == 1
+    assert processes.process_capacity() == 2
+    assert processes.process_capacity(1 << 30) == 1
     assert capsys.readouterr().err == ""
 
 

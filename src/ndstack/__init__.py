@@ -37,6 +37,6 @@ def __dir__() -> list[str]:
 
 
 if "NDSTACK_LAUNCHER" in os.environ:  # another process of ndstack has started this one
-    from ndstack.processes import follow
+    from ndstack.processes import follow_parent
 
-    follow()
+    follow_parent()

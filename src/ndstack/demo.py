@@ -8,7 +8,7 @@ from typing import Any
 from ndstack import plotting
 from ndstack.analysis import trace
 from ndstack.analysis.figures import draw_attention, draw_stacks
-from ndstack.analysis.text import run_lines, summary_lines
+from ndstack.analysis.run_tables import run_lines, summary_lines
 from ndstack.languages import get
 from ndstack.nn import sample
 from ndstack.training import Evaluation, Result, Run, RunConfig, evaluate, make_test_data, train
@@ -62,8 +62,8 @@ def run_demo(out: Path, *, quick: bool) -> list[dict[str, Any]]:
     _show_strings(winner, language, 4 if quick else 8)
     _show_parse(winner, WORD, out)
     histories = {name: Run.open(out / name).metrics() for name in MODELS}
-    plotting.save(draw_curves(histories, LANGUAGE), out / "curves.svg")
-    plotting.save(draw_by_length(evaluations, f"{LANGUAGE}, test set"), out / "by-length.svg")
+    plotting.save_figure(draw_curves(histories, LANGUAGE), out / "curves.svg")
+    plotting.save_figure(draw_by_length(evaluations, f"{LANGUAGE}, test set"), out / "by-length.svg")
     (out / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     print(f"\nCurves, results by length, pictures of the stacks and both runs are in {out}/")
     return rows

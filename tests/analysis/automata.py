@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from ndstack.analysis import Names, Weights
+from ndstack.analysis import Names, TransitionWeights
 from tests.ops.oracle import enumerate_runs
 
 SETTINGS = [(None, True), (None, False), (1, True), (2, True), (2, False), (3, False)]
@@ -15,7 +15,7 @@ def random_weights(seed, n=4, states=2, symbols=2, window=None, bottom_fix=True,
     rng = np.random.default_rng(seed)
     shapes = [(n, states, symbols, states, symbols)] * 2 + [(n, states, symbols, states)]
     arrays = [np.where(rng.random(s) < zeros, -math.inf, scale * rng.normal(size=s)) for s in shapes]
-    return Weights(*arrays, Names.numbered("abcdefgh"[:n], states, symbols), window, bottom_fix)
+    return TransitionWeights(*arrays, Names.numbered("abcdefgh"[:n], states, symbols), window, bottom_fix)
 
 
 def every_run(weights):

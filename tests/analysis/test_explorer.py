@@ -12,13 +12,13 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ndstack import zoo
-from ndstack.analysis import Runs, most_probable_stacks, stack_graph
+from ndstack.analysis import StackRuns, most_probable_stacks, stack_wfa_marginals
 from ndstack.analysis.explorer import catalogue as explorer_catalogue
+from ndstack.analysis.explorer.answer import EDGES, STACKS, answer
+from ndstack.analysis.explorer.app import allowed_hosts, make_app
 from ndstack.analysis.explorer.catalogue import Catalogue, longest
-from ndstack.analysis.explorer.desk import Desk, SupersededError, TooManyError
-from ndstack.analysis.explorer.server import allowed_hosts, make_app
-from ndstack.analysis.explorer.stacks import flows
-from ndstack.analysis.explorer.view import EDGES, STACKS, view
+from ndstack.analysis.explorer.requests import RequestQueue, SupersededError, TooManyError
+from ndstack.analysis.explorer.stack_flows import flows
 from ndstack.analysis.source import EXAMPLES, open_source
 from ndstack.cli.explore import explore
 from ndstack.errors import NdstackError
@@ -84,7 +84,7 @@ def test_an_answer_has_the_numbers_of_the_analysis(client, folder, model, text):
         best = most_probable_stacks(runs.at(time), STACKS)
         listed = [(q, tuple(beta), pytest.approx(p, rel=1e-4)) for q, beta, p, _ in now["stacks"]]
         assert [p for *_, p in listed] == [one.probability for one in best]
-        graph = stack_graph(runs.at(time), most=EDGES)
+        graph = stack_wfa_marginals(runs.at(time), most=EDGES)
         assert [edge[-1] for edge in now["edges"]] == pytest.approx(list(graph.edges), rel=1e-4)
 
 
@@ -96,18 +96,18 @@ def leaves(tree):
 
 @pytest.mark.parametrize("fix", [True, False])
 def test_flows_into_a_stack_add_up_to_its_probability(fix):
-    runs = Runs(random_weights(3, n=5, bottom_fix=fix, zeros=0.2))
+    runs = StackRuns(random_weights(3, n=5, bottom_fix=fix, zeros=0.2))
     for time in range(1, 6):
         before, after = (most_probable_stacks(runs.at(t), 10_000) for t in (time - 1, time))
         total = np.zeros(len(after))
         for _, j, p in flows(runs, time, before, after):
             total[j] += p
         np.testing.assert_allclose(total, [one.probability for one in after], atol=1e-12)
-    assert flows(Runs(random_weights(3, n=5, window=2)), 2, before, after) == []
+    assert flows(StackRuns(random_weights(3, n=5, window=2)), 2, before, after) == []
 
 
 def test_upper_parts_of_stacks_share_out_all_probability():
-    runs = Runs(random_weights(4, n=6, symbols=3, zeros=0.0))
+    runs = StackRuns(random_weights(4, n=6, symbols=3, zeros=0.0))
     whole = most_probable_stacks(runs, 10_000)
     for limit in (1, 300, 2000):
         parts = most_probable_stacks(runs, 10_000, limit, parts=True)
@@ -153,7 +153,7 @@ def test_where_no_run_survives_nothing_is_made_up(monkeypatch):
     trace = source.trace(("(",) * 3)
     trace.stack().weights.push[1] = trace.stack().weights.replace[1] = trace.stack().weights.pop[1] = -np.inf
     monkeypatch.setattr(type(source), "trace", lambda *_: trace)
-    found = view(source, ("(",) * 3)["stacks"][0]["automaton"]
+    found = answer(source, ("(",) * 3)["stacks"][0]["automaton"]
     assert found["runs"] == []
     assert found["entropy"] is None
     assert [bool(now["stacks"]) for now in found["times"]] == [True, True, False, False]
@@ -276,7 +276,7 @@ def test_a_slow_request_blocks_no_other_and_ends_when_superseded_or_stopped(monk
     client = TestClient(make_app(catalogue), LOCAL)
     slow, began = threading.Event(), threading.Event()
 
-    def view(source, word, trace, check):
+    def answer(source, word, trace, check):
         if word == ("(", ")"):
             began.set()
             while not slow.wait(0.02):
@@ -284,7 +284,7 @@ def test_a_slow_request_blocks_no_other_and_ends_when_superseded_or_stopped(monk
         return {"text": source.join(word)}
 
     monkeypatch.setattr(explorer_catalogue.Source, "trace", lambda self, word: None)
-    monkeypatch.setattr(explorer_catalogue, "view", view)
+    monkeypatch.setattr(explorer_catalogue, "answer", answer)
 
     def ask(text, page):
         return client.post("/api/look", json={"model": "dyck", "text": text, "page": page})
@@ -304,25 +304,25 @@ def test_a_slow_request_blocks_no_other_and_ends_when_superseded_or_stopped(monk
 
 
 def test_too_many_requests_are_refused_and_those_that_wait_are_dropped_when_superseded():
-    desk = Desk(workers=1, waiting=1)
-    with desk.turn(desk.arrive("a")), ThreadPoolExecutor(1) as pool:
+    queue = RequestQueue(workers=1, waiting=1)
+    with queue.working(queue.register("a")), ThreadPoolExecutor(1) as pool:
 
         def wait(check):
-            with desk.turn(check):
+            with queue.working(check):
                 pass
 
-        waiting = pool.submit(wait, desk.arrive("b"))
-        while desk._places._value:
+        waiting = pool.submit(wait, queue.register("b"))
+        while queue._places._value:
             sleep(0.01)
-        with pytest.raises(TooManyError), desk.turn(desk.arrive("c")):
+        with pytest.raises(TooManyError), queue.working(queue.register("c")):
             pass
-        desk.stop("b")
+        queue.stop("b")
         with pytest.raises(SupersededError):
             waiting.result(60)
-        alone = pool.submit(wait, desk.arrive(None))
-        desk.close()
-        with pytest.raises(SupersededError, match="about to end"):
+        alone = pool.submit(wait, queue.register(None))
+        queue.close()
+        with pytest.raises(SupersededError, match="shutting down"):
             alone.result(60)
-    desk = Desk()
-    with desk.turn(desk.arrive("d")):
+    queue = RequestQueue()
+    with queue.working(queue.register("d")):
         pass

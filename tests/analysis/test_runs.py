@@ -10,8 +10,8 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from ndstack.analysis import Names, Runs, Weights, most_probable_stacks, stack_graph
-from ndstack.analysis.text import summary_lines
+from ndstack.analysis import Names, StackRuns, TransitionWeights, most_probable_stacks, stack_wfa_marginals
+from ndstack.analysis.run_tables import summary_lines
 from ndstack.errors import NdstackError
 from ndstack.ops.nondeterministic import naive
 from tests.analysis.automata import SETTINGS, every_run, key, random_weights
@@ -23,7 +23,7 @@ def cases(seed, **options):
     """Runs with every setting, time and kind of end, beside the enumeration."""
     for window, fix in SETTINGS:
         weights = random_weights(seed, window=window, bottom_fix=fix, **options)
-        runs, enumerated = Runs(weights), every_run(weights)
+        runs, enumerated = StackRuns(weights), every_run(weights)
         for time, end in itertools.product(range(5), ENDS):
             wanted = [r for r in enumerated[time] if end is None or (r[2], r[3][-1]) in end]
             yield runs.at(time, end), wanted
@@ -33,7 +33,7 @@ def test_the_best_of_very_many_equal_runs_are_found_without_looking_at_all(monke
     """All runs weigh the same; a search that opens the oldest of equal partial runs first never ends."""
     n, shape = 40, (2, 2, 2, 2)
     same = (np.zeros((n, *shape)), np.zeros((n, *shape)), np.zeros((n, *shape[:3])))
-    runs = Runs(Weights(*same, Names.numbered("a" * n, 2, 2)))
+    runs = StackRuns(TransitionWeights(*same, Names.numbered("a" * n, 2, 2)))
     opened = []
     options = type(runs.chart).options
 
@@ -96,7 +96,7 @@ def test_stack_graph_holds_the_weight_of_every_stack():
         names = runs.weights.names
         for weight, _, state, stack in wanted:
             stacks[names.states[state], tuple(names.symbols[x] for x in stack)] += math.exp(weight)
-        graph = stack_graph(runs)
+        graph = stack_wfa_marginals(runs)
         found = {stack: math.exp(log) for stack, log in graph.wfa.stacks().items()}
         assert found == pytest.approx(dict(stacks))
         into = Counter()
@@ -107,10 +107,10 @@ def test_stack_graph_holds_the_weight_of_every_stack():
 
 def test_the_most_probable_paths_of_a_stack_graph_are_whole():
     for runs, wanted in cases(6):
-        everything = stack_graph(runs)
+        everything = stack_wfa_marginals(runs)
         paths = dict(everything.wfa.paths())
         for most in (1, 4, 9):
-            graph = stack_graph(runs, most=most)
+            graph = stack_wfa_marginals(runs, most=most)
             kept = dict(graph.wfa.paths())
             assert bool(kept) == bool(wanted)
             assert {edge for path in kept for edge in path} == set(graph.wfa.edges)
@@ -127,7 +127,7 @@ def test_posterior_is_the_gradient_of_log_alpha(window, fix, scale):
         torch.from_numpy(part)[None].requires_grad_() for part in (weights.push, weights.replace, weights.pop)
     ]
     alpha = naive.run(*given, window=window, bottom_fix=fix).alpha[0]
-    runs = Runs(weights)
+    runs = StackRuns(weights)
     for time, end in [(6, (1, 2)), (6, None), (4, (0, 0)), (1, None)]:
         log = alpha[time - 1].flatten().logsumexp(0) if end is None else alpha[time - 1][end]
         found = runs.at(time, end and [end])
@@ -144,7 +144,7 @@ def test_posterior_is_the_gradient_of_log_alpha(window, fix, scale):
 @pytest.mark.parametrize("window, fix", SETTINGS[:4])
 def test_samples_follow_the_posterior(window, fix):
     weights = random_weights(3, n=3, window=window, bottom_fix=fix, scale=0.7)
-    runs = Runs(weights).at(end=[(0, 0), (1, 1), (1, 0)])
+    runs = StackRuns(weights).at(end=[(0, 0), (1, 1), (1, 0)])
     everything = list(runs.in_order())
     count = 20_000
     drawn = Counter(key(run) for run in runs.sample(count, np.random.default_rng(0)))
@@ -165,8 +165,8 @@ def test_samples_follow_the_posterior(window, fix):
 def test_weights_very_far_apart():
     weights = random_weights(11, n=5, scale=400.0)
     wanted = sorted((weight for weight, *_ in every_run(weights)[5]), reverse=True)
-    assert [run.log_weight for run in Runs(weights).k_best(20)] == pytest.approx(wanted[:20])
-    assert Runs(weights).log_weight == pytest.approx(wanted[0])
+    assert [run.log_weight for run in StackRuns(weights).k_best(20)] == pytest.approx(wanted[:20])
+    assert StackRuns(weights).log_weight == pytest.approx(wanted[0])
 
 
 def test_long_sequences_keep_runs_that_are_lost_in_floats():
@@ -175,8 +175,8 @@ def test_long_sequences_keep_runs_that_are_lost_in_floats():
     push = np.full((n, 1, 1, 1, 1), -math.inf)
     replace, pop = push.copy(), push[..., 0].copy()
     push[: n // 2], replace[: n // 2], pop[n // 2 :] = -20.0, 0.0, 0.0
-    weights = Weights(push, replace, pop, Names.numbered("a" * n, 1, 1))
-    runs = Runs(weights)
+    weights = TransitionWeights(push, replace, pop, Names.numbered("a" * n, 1, 1))
+    runs = StackRuns(weights)
     assert runs.count() == 1
     assert runs.log_weight == pytest.approx(-20.0 * (n // 2))
     assert [move.action for move in runs.best().moves] == ["push"] * 30 + ["pop"] * 30
@@ -186,16 +186,16 @@ def test_long_sequences_keep_runs_that_are_lost_in_floats():
 def test_what_cannot_be_asked(monkeypatch):
     weights = random_weights(0)
     with pytest.raises(NdstackError, match="time 9 given, expected 0 to 4"):
-        Runs(weights).at(9)
+        StackRuns(weights).at(9)
     with pytest.raises(NdstackError, match="no accept states"):
-        Runs(weights).accepting()
+        StackRuns(weights).accepting()
     with pytest.raises(NdstackError, match="no configuration type"):
-        Runs(weights).at(end=[(2, 0)])
+        StackRuns(weights).at(end=[(2, 0)])
     with pytest.raises(NdstackError, match="pop has shape"):
         dataclasses.replace(weights, pop=weights.pop[:, :1])
     with pytest.raises(NdstackError, match="names of"):
         dataclasses.replace(weights, names=dataclasses.replace(weights.names, inputs=("a",)))
-    monkeypatch.setattr("ndstack.analysis.weights.MOST_BYTES", 1000)
+    monkeypatch.setattr("ndstack.analysis.transition_weights.MOST_BYTES", 1000)
     with pytest.raises(NdstackError, match="give a shorter string"):
         random_weights(0)
 
@@ -203,7 +203,7 @@ def test_what_cannot_be_asked(monkeypatch):
 def test_where_no_run_survives_there_is_nothing_to_draw():
     weights = random_weights(0)
     weights.push[2] = weights.replace[2] = weights.pop[2] = -math.inf
-    runs = Runs(weights)
+    runs = StackRuns(weights)
     assert list(summary_lines(runs)) == ["no run survives"]
     assert runs.count() == 0
     for ask in (lambda: runs.sample(1, np.random.default_rng(0)), runs.entropy):
@@ -212,16 +212,16 @@ def test_where_no_run_survives_there_is_nothing_to_draw():
 
 
 def test_runs_too_many_for_a_float_are_not_counted(monkeypatch):
-    monkeypatch.setattr(Runs, "log_count", 361 * math.log(10))
+    monkeypatch.setattr(StackRuns, "log_count", 361 * math.log(10))
     with pytest.raises(NdstackError, match=r"about 10\^361 runs"):
-        Runs(random_weights(0)).count()
+        StackRuns(random_weights(0)).count()
 
 
 def test_equally_good_paths_of_a_stack_graph_are_all_kept():
     weights = random_weights(1, n=3, symbols=3, scale=0.0, zeros=0.0)
     weights.replace[:] = weights.pop[:] = -math.inf  # all runs are pushes and as good as each other
-    runs = Runs(weights)
-    everything = stack_graph(runs)
+    runs = StackRuns(weights)
+    everything = stack_wfa_marginals(runs)
     assert len(everything.edges) == 1 + 6 + 36 + 36
     for most in (0, 5):
-        assert stack_graph(runs, most=most).wfa.edges == everything.wfa.edges
+        assert stack_wfa_marginals(runs, most=most).wfa.edges == everything.wfa.edges

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ndstack import languages
-from ndstack.analysis import Runs, trace
+from ndstack.analysis import StackRuns, trace
 from ndstack.automata import accepting_runs
 from ndstack.nn import LanguageModel, StackAttention, StackRNN, models, recognizer
 from ndstack.nn.proofs.examples import SENTENCE, english, palindromes, three_counts
@@ -190,7 +190,7 @@ def test_eighty_symbols_of_three_states_and_symbols():
     word = languages.get("dyck").sample(80, np.random.default_rng(0))
     stack = trace(with_large_weights("rns-3-3"), word).stack()
     runs = stack.runs
-    assert isinstance(runs, Runs)
+    assert isinstance(runs, StackRuns)
     best = runs.k_best(5)
     samples = runs.sample(5, np.random.default_rng(0))
     assert all(best[0].log_weight >= run.log_weight - 1e-9 for run in [*best, *samples])

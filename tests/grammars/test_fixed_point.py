@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 
 from ndstack.errors import DivergenceError
-from ndstack.grammars import CFG, PCFG, WeightedCFG, allsum, allsums, is_consistent, null_weights
+from ndstack.grammars import CFG, PCFG, WeightedCFG, is_consistent, null_weights, total_weight, total_weights
 from ndstack.grammars.fixed_point import star, strongly_connected_components
 from tests.oracles import weights_of_grammar
 from tests.strategies import ALPHABET, pcfgs
@@ -14,7 +14,7 @@ from tests.strategies import ALPHABET, pcfgs
 def test_total_in_closed_form():
     """Z = p Z² + 1 - p: 1 up to p = 1/2, then (1 - p) / p."""
     for p in (0.1, 0.3, 0.49, 0.5, 0.51, 0.7, 0.9):
-        total = allsum(PCFG.fromstring(f"S -> S S [{p}] | 'a' [{1 - p}]"))
+        total = total_weight(PCFG.fromstring(f"S -> S S [{p}] | 'a' [{1 - p}]"))
         assert total == pytest.approx(min(1, (1 - p) / p), rel=1e-12)
 
 
@@ -29,12 +29,12 @@ def test_consistent_grammars(p, consistent):
 
 
 def test_critical_grammar_is_exactly_one():
-    assert allsum(PCFG.fromstring("S -> S S [0.5] | 'a' [0.5]")) == 1.0
+    assert total_weight(PCFG.fromstring("S -> S S [0.5] | 'a' [0.5]")) == 1.0
 
 
 def test_sums_of_all_nonterminals():
     grammar = WeightedCFG.fromstring("S -> A B [2]\nA -> 'a' A [0.5] | 'a' [1]\nB -> 'b' [3] | [1]")
-    assert {A.name: z for A, z in allsums(grammar).items()} == pytest.approx({"S": 16, "A": 2, "B": 4})
+    assert {A.name: z for A, z in total_weights(grammar).items()} == pytest.approx({"S": 16, "A": 2, "B": 4})
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def test_sums_of_all_nonterminals():
 )
 def test_infinite_totals_are_errors(text):
     with pytest.raises(DivergenceError, match="derivations from S is infinite"):
-        allsum(WeightedCFG.fromstring(text))
+        total_weight(WeightedCFG.fromstring(text))
 
 
 def test_just_beyond_the_brink_is_an_error():
-    assert allsum(WeightedCFG.fromstring("S -> S S [1] | 'a' [0.25]")) == pytest.approx(0.5, abs=1e-7)
+    assert total_weight(WeightedCFG.fromstring("S -> S S [1] | 'a' [0.25]")) == pytest.approx(0.5, abs=1e-7)
     with pytest.raises(DivergenceError):
-        allsum(WeightedCFG.fromstring("S -> S S [1] | 'a' [0.250001]"))
+        total_weight(WeightedCFG.fromstring("S -> S S [1] | 'a' [0.250001]"))
 
 
 @given(pcfgs())
@@ -94,7 +94,7 @@ def test_star_keeps_the_digits_of_small_entries():
 
 def test_slightly_supercritical_is_not_rounded_to_one():
     p = 0.5000002
-    total = allsum(PCFG.fromstring(f"S -> S S [{p}] | 'a' [{1 - p!r}]"))
+    total = total_weight(PCFG.fromstring(f"S -> S S [{p}] | 'a' [{1 - p!r}]"))
     assert total == pytest.approx((1 - p) / p, abs=1e-8)
     assert total < 1 - 1e-7
 

@@ -148,7 +148,11 @@ def flipped(content):
         ("model.json", rewritten(lambda d: d.update(format="ndstack model 2")), "format: Input should be"),
         ("model.json", rewritten(lambda d: d.update(extra=1)), "extra: there is no such name"),
         ("model.json", rewritten(lambda d: d.pop("bos")), "bos: Field required"),
-        ("model.json", rewritten(lambda d: d["backbone"].update(kind="cnn")), "backbone: there is no stack or network called 'cnn'"),
+        (
+            "model.json",
+            rewritten(lambda d: d["backbone"].update(kind="cnn")),
+            "backbone: there is no stack or network called 'cnn'",
+        ),
         (
             "model.json",
             rewritten(lambda d: d["backbone"].update(hidden_size="6")),

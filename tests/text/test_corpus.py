@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ndstack.errors import DatasetError
 from ndstack.text import example, lines, preparation, prepare, read_corpus, read_vocabulary, splitting
-from ndstack.text.launch import checksums
+from ndstack.text.launch import corpus_checksums
 from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
 
 WORD = st.sampled_from(["a", "b", "cc", "é", "日本", "<unk>"])
@@ -179,7 +179,7 @@ def test_folders_without_or_with_two_training_parts_are_refused(tmp_path):
 
 def test_a_vocabulary_file_is_checked(tmp_path):
     (tmp_path / "v").write_text("a\nb\na\n")
-    with pytest.raises(DatasetError, match="v, line 3: 'a' is in line 1"):
+    with pytest.raises(DatasetError, match="v, line 3: 'a' is already in line 1"):
         read_vocabulary(tmp_path / "v")
     (tmp_path / "v").write_text("a\nb c\n")
     with pytest.raises(DatasetError, match="v, line 2: 'b c' given, expected one word"):
@@ -207,7 +207,7 @@ def test_the_header_says_what_separated_words_and_older_ones_without_it_are_read
     path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "tokenize"}))
     older = read_corpus(corpus.folder)
     assert older.header.tokenize is None
-    assert checksums(older.header) == checksums(corpus.header)
+    assert corpus_checksums(older.header) == corpus_checksums(corpus.header)
 
 
 def test_what_prepare_is_asked_for_has_to_make_sense(corpus, tmp_path):

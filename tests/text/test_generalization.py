@@ -4,7 +4,7 @@ import random
 import pytest
 
 from ndstack.errors import NdstackError
-from ndstack.text import evaluate, read_suite
+from ndstack.text import evaluate_suites, read_suite
 from ndstack.text.generalization import AVERAGINGS, circuit_of
 from ndstack.text.suites import SuiteError, find_suites
 
@@ -44,7 +44,7 @@ def test_truth_by_hand(tmp_path):
     """Item 1: 2 < 1.5 + 1.5 and 3 < 4. Item 2: 5 > 2 + 2, and 6 > 5."""
     suite = read_suite(write(tmp_path, content()))
     table = {"the": 1.0, "g1": 2.0, "b1": 1.5, "g2": 5.0, "b2": 2.0}
-    result = evaluate([suite], scorer(table)).suites[0]
+    result = evaluate_suites([suite], scorer(table)).suites[0]
     assert result.truths == ((True, True), (False, False))
     assert result.holds == (True, False)
     assert result.circuit == "Agreement"
@@ -60,22 +60,22 @@ def test_the_two_ways_of_averaging_differ(tmp_path):
         read_suite(write(tmp_path, content("mine", circuit="Mine"))),
     ]
     table = {"the": 1.0} | {f"g{n}": 0.0 for n in range(1, 4)} | {f"b{n}": 1.0 for n in range(1, 4)}
-    result = evaluate(suites, scorer(table))
+    result = evaluate_suites(suites, scorer(table))
     assert result.score("dissertation") == pytest.approx((0.5 + 1 + 1) / 3)
     assert result.score("hu") == pytest.approx((0 + 1) / 2)
     assert result.by_circuit("dissertation") == {"Agreement": 0.5, "Long-Distance Dependencies": 1, "Mine": 1}
     assert result.by_circuit("hu") == {"Agreement": 0, "Mine": 1}
-    assert evaluate(suites[2:3], scorer(table)).score() is None
+    assert evaluate_suites(suites[2:3], scorer(table)).score() is None
 
 
 def test_who_knows_the_answers_gets_1_and_a_guesser_chance(tmp_path):
     suites = [read_suite(write(tmp_path, content(f"npi_{n}", items=200))) for n in range(5)]
-    knows = evaluate(suites, lambda s: [[0.0 if w[0] == "g" else 9.0 for w in one] for one in s])
+    knows = evaluate_suites(suites, lambda s: [[0.0 if w[0] == "g" else 9.0 for w in one] for one in s])
     assert [knows.score(way) for way in AVERAGINGS] == [1.0, 1.0]
     formula = "[(1;%good%) < (1;%bad%)] & [(2;%good%) < (1;%bad%)] & [(1;%good%) < (2;%good%)]"
     suites = [read_suite(write(tmp_path, content(f"npi_{n}", (formula,), items=200))) for n in range(5)]
     rng = random.Random(0)
-    guesses = evaluate(suites, lambda s: [[rng.random() for _ in one] for one in s])
+    guesses = evaluate_suites(suites, lambda s: [[rng.random() for _ in one] for one in s])
     assert guesses.score("dissertation") == pytest.approx(0.5, abs=0.03)
     assert guesses.score("hu") == pytest.approx(1 / 6, abs=0.03)
 
@@ -85,7 +85,7 @@ def test_metrics_of_a_region(tmp_path, metric, good):
     data = content(formulas=["(2;%good%) < (2;%bad%)"], items=1, metric=metric)
     data["items"][0]["conditions"][0]["regions"][1]["content"] = "x y z"
     suite = read_suite(write(tmp_path, data))
-    result = evaluate([suite], scorer({"the": 0, "x": 0, "y": 0, "z": 5, "b1": 3}))
+    result = evaluate_suites([suite], scorer({"the": 0, "x": 0, "y": 0, "z": 5, "b1": 3}))
     assert result.suites[0].holds == (good,)
 
 
@@ -122,7 +122,7 @@ def test_files_that_are_no_suites(tmp_path):
 def test_scorers_are_checked(tmp_path, answer):
     suite = read_suite(write(tmp_path, content(items=1)))
     with pytest.raises(NdstackError, match="the scorer gave"):
-        evaluate([suite], lambda sentences: answer)
+        evaluate_suites([suite], lambda sentences: answer)
 
 
 def test_every_suite_of_the_benchmark_has_its_circuit(tmp_path):

@@ -4,13 +4,14 @@ from torch.nn.functional import cross_entropy
 
 from ndstack.nn import load, models
 from ndstack.nn.language_models.language_model import IGNORED
-from ndstack.text import loss, total_loss
+from ndstack.text import cross_entropy as output_loss
+from ndstack.text import total_loss
 
 
 @pytest.mark.parametrize("rows", [1, 3, 256])
 @pytest.mark.parametrize("ignored", [False, True])
 def test_loss_and_gradients_are_torchs(monkeypatch, rows, ignored):
-    monkeypatch.setattr(loss, "ROWS", rows)
+    monkeypatch.setattr(output_loss, "ROWS", rows)
     torch.manual_seed(0)
     layer = torch.nn.Linear(4, 11).double()
     hidden = torch.randn(2, 5, 4, dtype=torch.float64, requires_grad=True)
@@ -26,7 +27,7 @@ def test_loss_and_gradients_are_torchs(monkeypatch, rows, ignored):
         torch.testing.assert_close(mine, theirs)
     with torch.no_grad():
         torch.testing.assert_close(total_loss(hidden, layer, targets), wanted)
-        each = loss.surprisals(hidden, layer, targets)
+        each = output_loss.surprisals(hidden, layer, targets)
     torch.testing.assert_close(each.sum(), wanted.detach())
     assert each.shape == targets.shape
     assert not each[targets == IGNORED].any()

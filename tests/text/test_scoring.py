@@ -6,7 +6,7 @@ import torch
 
 from ndstack.errors import NdstackError
 from ndstack.text import ModelScorer, evaluate_pairs, read_pairs, score_words
-from ndstack.text.pairs import tokenize
+from ndstack.text.minimal_pairs import tokenize
 from tests.text.conftest import small
 
 SENTENCES = [["a", "b", "c"], ["c"], [], ["b", "zebra", "A", "a", "a"]]

@@ -19,13 +19,13 @@ from ndstack.text import (
     TextTask,
     batches,
     configure,
+    corpus_nats,
     perplexity,
     prepare,
-    total_nats,
-    train,
+    train_on_text,
 )
-from ndstack.text.launch import corpus_of, options
-from ndstack.text.task import read
+from ndstack.text.launch import corpus_of, model_options
+from ndstack.text.task import read_batch
 from ndstack.training import Run, RunConfig, Share, TrainingConfig, fit
 from tests.text.conftest import MODELS, small, write_text
 
@@ -50,7 +50,7 @@ def test_chunks_with_carried_state_are_one_long_sequence(name):
         part = slice(5 * number, 5 * number + 5)
         expected = torch.autograd.grad(losses[:, part].sum(), inputs, retain_graph=True)[0][:, part]
         chunk = stream.chunk(number)
-        total, after = read(model, chunk, state)
+        total, after = read_batch(model, chunk, state)
         torch.testing.assert_close(total, losses[:, part].sum())
         leaf = inputs[:, part].detach().requires_grad_()
         own, _ = model.backbone(leaf, model.start(2) if state is None else state)
@@ -93,11 +93,11 @@ def test_perplexity_is_the_direct_computation(name, rows):
             first, last = sum(sizes[:row]), sum(sizes[: row + 1])
             log_p = model(torch.tensor([[4, *listed][first:last]]), model.start(1))[0].log_softmax(-1)
             direct -= sum(log_p[0, at, word].item() for at, word in enumerate(listed[first:last]))
-    total = total_nats(model, part)
+    total = corpus_nats(model, part)
     assert total.symbols == 32
     assert perplexity(total) == pytest.approx(math.exp(direct / 32), rel=1e-9)
     if rows == 3:
-        shares = [total_nats(model, part, Share(rank, 2)) for rank in range(2)]
+        shares = [corpus_nats(model, part, Share(rank, 2)) for rank in range(2)]
         assert sum(share.nats for share in shares) == pytest.approx(total.nats)
         assert sum(share.symbols for share in shares) == 32
 
@@ -159,20 +159,20 @@ def test_parameter_counts_are_the_dissertations():
     words = [f"w{index}" for index in range(9998)] + ["<unk>"]
     counts = {"lstm": 5_656_336, "sup-22": 5_685_289, "rns-4-5": 5_902_976, "vrns-3-3-5": 5_752_279}
     for name, expected in counts.items():
-        model = models.build(name, words, **options(name))
+        model = models.build(name, words, **model_options(name))
         assert sum(p.numel() for p in model.parameters()) == expected
         assert max(p.abs().max() for p in model.parameters()) <= 0.05
 
 
 def test_models_that_cannot_read_a_stream_or_this_text_are_refused(corpus):
-    with pytest.raises(NdstackError, match="keeps every element"):
+    with pytest.raises(NdstackError, match="never discards an element"):
         configure(corpus.folder, "strat-3")
     with pytest.raises(NdstackError, match="knows 4 words, expected the 8"):
         TextTask(corpus, small("lstm"))
     with pytest.raises(NdstackError, match="cannot read <eos>"):
         TextTask(corpus, models.build("lstm", corpus.vocabulary.words))
     with pytest.raises(NdstackError, match="a state for 2 rows carried to a chunk of 3"):
-        read(small("lstm"), stream_of(rows=3).chunk(0), small("lstm").start(2))
+        read_batch(small("lstm"), stream_of(rows=3).chunk(0), small("lstm").start(2))
     formal = RunConfig.of({"language": "dyck", "model": "lstm"})
     with pytest.raises(NdstackError, match="on the formal language dyck; use ndstack train"):
         corpus_of(formal)
@@ -187,19 +187,19 @@ def test_training_needs_two_parts(tmp_path):
 
 def test_a_run_in_double_precision(tmp_path, corpus):
     settings = {"training": {"max_epochs": 1, "precision": "64"}, "corpus": {"rows": 4, "length": 20}}
-    train(tmp_path / "run", configure(corpus.folder, "tf", hidden=16, settings=settings))
+    train_on_text(tmp_path / "run", configure(corpus.folder, "tf", hidden=16, settings=settings))
     assert {p.dtype for p in Run.open(tmp_path / "run").load().parameters()} == {torch.float64}
 
 
 TRAIN = """
 import sys
-from ndstack.text import configure, train
+from ndstack.text import configure, train_on_text
 if __name__ == "__main__":
     corpus, name, out, resume = sys.argv[1:]
     config = configure(corpus, name, hidden=12, window=6, depth=5, settings={
         "training": {"max_epochs": 2, "checkpoint_seconds": 0.0, "threads": 1, "learning_rate": 2.0},
         "corpus": {"rows": 4, "length": 5}})
-    train(out, None if resume == "yes" else config)
+    train_on_text(out, None if resume == "yes" else config)
 """
 
 
@@ -221,7 +221,7 @@ def test_a_killed_run_goes_on_in_the_middle_of_an_epoch_and_ends_the_same(tmp_pa
     time.sleep(0.1)
     process.kill()
     process.wait()
-    train(tmp_path / "cut")
+    train_on_text(tmp_path / "cut")
     begun = (tmp_path / "cut" / "log.txt").read_text().splitlines()[1]
     assert "start at epoch" in begun
     assert not begun.endswith("step 1")
@@ -237,7 +237,7 @@ def test_two_processes_do_what_one_does(tmp_path, corpus):
             "corpus": {"rows": 3, "length": 20},
         }
         config = configure(corpus.folder, "lstm", hidden=4, settings=settings)
-        results.append(train(tmp_path / f"run{processes}", config))
+        results.append(train_on_text(tmp_path / f"run{processes}", config))
     one, two = (result.history[0] for result in results)
     assert one == pytest.approx(two, rel=1e-4)
 
@@ -245,9 +245,9 @@ def test_two_processes_do_what_one_does(tmp_path, corpus):
 def test_a_run_notices_that_its_text_has_changed(tmp_path):
     folder = prepare(write_text(tmp_path / "text"), tmp_path / "corpus").folder
     settings = {"training": {"max_epochs": 1}, "corpus": {"rows": 4, "length": 20}}
-    train(tmp_path / "run", configure(folder, "lstm", hidden=4, settings=settings))
+    train_on_text(tmp_path / "run", configure(folder, "lstm", hidden=4, settings=settings))
     for file in folder.iterdir():
         file.unlink()
     prepare(write_text(tmp_path / "other", seed=1), folder)
     with pytest.raises(NdstackError, match="another corpus than when the run began"):
-        train(tmp_path / "run")
+        train_on_text(tmp_path / "run")

@@ -1,26 +1,31 @@
-"""What a stack does while it reads: runs, posteriors, readings, attention, and pictures of them."""
+"""Analysis of stacks while a model reads a string: runs, posteriors, readings, attention, and pictures."""
 
-from ndstack.analysis.run import Configuration, Element, Move, Names, Run
-from ndstack.analysis.runs import Runs
-from ndstack.analysis.stack_graph import StackGraph, StackProbability, most_probable_stacks, stack_graph
+from ndstack.analysis.stack_run import Element, Move, Names, StackConfiguration, StackRun
+from ndstack.analysis.stack_runs import StackRuns
 from ndstack.analysis.stack_trace import StackTrace
+from ndstack.analysis.stack_wfa import (
+    StackProbability,
+    StackWFAMarginals,
+    most_probable_stacks,
+    stack_wfa_marginals,
+)
 from ndstack.analysis.trace import Trace, trace
-from ndstack.analysis.weights import Posterior, Weights
+from ndstack.analysis.transition_weights import Posterior, TransitionWeights
 
 __all__ = [
-    "Configuration",
     "Element",
     "Move",
     "Names",
     "Posterior",
-    "Run",
-    "Runs",
-    "StackGraph",
+    "StackConfiguration",
     "StackProbability",
+    "StackRun",
+    "StackRuns",
     "StackTrace",
+    "StackWFAMarginals",
     "Trace",
-    "Weights",
+    "TransitionWeights",
     "most_probable_stacks",
-    "stack_graph",
+    "stack_wfa_marginals",
     "trace",
 ]

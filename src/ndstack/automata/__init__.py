@@ -1,16 +1,9 @@
-"""Pushdown automata: run enumeration, conversions, Lang's algorithm, the stack WFA, sums."""
+"""Pushdown automata: conversions, enumeration of runs, Lang's algorithm, the stack WFA, the allsum."""
 
+from ndstack.automata.allsums import allsum, log_probability
 from ndstack.automata.conversion import bottom_marked, restrict, to_restricted
-from ndstack.automata.drawing import run_svg, stack_wfa_svg
 from ndstack.automata.examples import unmarked_reversal_pda
-from ndstack.automata.lang import (
-    Lang,
-    accepts,
-    best_run,
-    log_stringsum,
-    replay,
-    stringsum,
-)
+from ndstack.automata.langs_algorithm import Lang, accepts, log_stringsum, stringsum
 from ndstack.automata.pda import (
     BOTTOM,
     PDA,
@@ -21,12 +14,13 @@ from ndstack.automata.pda import (
     WeightedBottomMarkedPDA,
     WeightedPDA,
 )
-from ndstack.automata.runs import Configuration, Run, accepting_runs, runs
+from ndstack.automata.runs import Configuration, PDARun, accepting_runs, runs
 from ndstack.automata.stack_wfa import ROOT, Edge, Node, StackWFA
-from ndstack.automata.sums import allsum, log_probability
+from ndstack.automata.stack_wfa_drawing import run_svg, stack_wfa_svg
 from ndstack.automata.trimming import trim_restricted
-from ndstack.automata.triples import to_grammar
-from ndstack.automata.union import Union, union
+from ndstack.automata.triple_construction import to_grammar
+from ndstack.automata.union import UnionPDA, union
+from ndstack.automata.viterbi import best_run, replay
 
 __all__ = [
     "BOTTOM",
@@ -37,12 +31,12 @@ __all__ = [
     "Edge",
     "Lang",
     "Node",
+    "PDARun",
     "RestrictedPDA",
     "RestrictedWPDA",
-    "Run",
     "StackWFA",
     "Transition",
-    "Union",
+    "UnionPDA",
     "WeightedBottomMarkedPDA",
     "WeightedPDA",
     "accepting_runs",

@@ -117,13 +117,13 @@ Greedy = Annotated[bool, typer.Option("--greedy", help="Always the likeliest sym
 def read_grammar_file(file: Path) -> "CFG":
     """The grammar in a file, with a warning if its probabilities do not sum to 1 over all strings."""
     from ndstack.cli.output import warn
-    from ndstack.grammars import PCFG, allsum, is_consistent, read_grammar
+    from ndstack.grammars import PCFG, is_consistent, read_grammar, total_weight
 
     grammar = read_grammar(file)
     if isinstance(grammar, PCFG) and not is_consistent(grammar):
         warn(
-            f"{file}: derivations end with probability {allsum(grammar):.4g} only, the others never end; "
-            "probabilities given a length are not affected, sums over all strings are"
+            f"{file}: derivations end with probability {total_weight(grammar):.4g} only, "
+            "the others never end; probabilities given a length are not affected, sums over all strings are"
         )
     return grammar
 
@@ -169,7 +169,7 @@ def non_empty_lengths(language: "Language", text: str) -> list[int]:
     low, high = parse_lengths(text)
     found = language.lengths(low, high)
     if not found:
-        from ndstack.grammars.lengths import no_strings
+        from ndstack.grammars.length_sampling import no_strings
 
         raise NdstackError(no_strings(language.name, low, language.lengths(low - 20, high + 20)))
     return found

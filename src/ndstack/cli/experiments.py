@@ -114,9 +114,9 @@ def _list(as_json: bool) -> None:
 
 def _engine(options: SweepOptions, folder: "SweepFolder") -> "Engine":
     from ndstack import experiments
-    from ndstack.processes import room
+    from ndstack.processes import process_capacity
 
-    workers = options.workers or room()
+    workers = options.workers or process_capacity()
     if options.engine == "ray":
         from ndstack.experiments.engines.ray import Ray
 

@@ -67,7 +67,7 @@ def evaluate(
         folder.replace(f"{split}.json", json.dumps(result.as_json(), indent=2) + "\n")
     if picture is not None:
         title = f"{folder.config.language}, {split} set"
-        plotting.save(draw_by_length({folder.label: result}, title), picture)
+        plotting.save_figure(draw_by_length({folder.label: result}, title), picture)
     if as_json:
         print(json.dumps(result.as_json()))
         return
@@ -143,7 +143,7 @@ def show(run: RunFolder, out: OutPictureIfGiven = None, as_json: AsJson = False)
     folder.check()
     history, seconds = folder.metrics(), folder.seconds()
     if history and (out is not None or not as_json):
-        plotting.save(draw_curves({folder.label: history}, folder.config.language), picture)
+        plotting.save_figure(draw_curves({folder.label: history}, folder.config.language), picture)
     if as_json:
         print(json.dumps([{**line, "seconds": seconds.get(line["epoch"])} for line in history]))
         return
@@ -187,7 +187,7 @@ def compare(
     if out is not None:
         labels = _labels(folders)
         curves = {label: folder.metrics() for label, folder in zip(labels, folders, strict=True)}
-        plotting.save(draw_curves(curves), out)
+        plotting.save_figure(draw_curves(curves), out)
         print(f"Plot: {out}", file=sys.stderr)
 
 

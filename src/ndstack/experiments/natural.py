@@ -8,8 +8,7 @@ from typing import Any
 from ndstack.errors import NdstackError
 from ndstack.text import launch, task
 from ndstack.text.example import write_example
-from ndstack.text.generalization import SHORT
-from ndstack.text.generalization import evaluate as generalize
+from ndstack.text.generalization import SHORT, evaluate_suites
 from ndstack.text.preparation import prepare
 from ndstack.text.scoring import ModelScorer
 from ndstack.text.suites import find_suites, read_suite
@@ -37,10 +36,10 @@ def measure(run: Run, suites: str | None) -> dict[str, Any]:
     if "test" not in corpus.header.splits:
         raise NdstackError(f"{settings.folder} has no test part")
     part = task.batches(model, corpus["test"], settings.rows, settings.length)
-    found: dict[str, Any] = {"test_perplexity": task.perplexity(task.total_nats(model, part))}
+    found: dict[str, Any] = {"test_perplexity": task.perplexity(task.corpus_nats(model, part))}
     if suites is None:
         return found
-    scores = generalize([read_suite(path) for path in find_suites([Path(suites)])], ModelScorer(model))
+    scores = evaluate_suites([read_suite(path) for path in find_suites([Path(suites)])], ModelScorer(model))
     by_circuit = scores.by_circuit("dissertation")
     return found | {
         "sg_score": scores.score("dissertation"),

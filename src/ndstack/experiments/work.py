@@ -143,7 +143,7 @@ def _train(folder: Path, config: RunConfig | None) -> dict[str, Any]:
     if known.corpus is not None:
         from ndstack.text import launch
 
-        return launch.train(folder, config).summary()
+        return launch.train_on_text(folder, config).summary()
     return train(folder, config).summary()
 
 

@@ -1,15 +1,15 @@
 """Context-free grammars: notation, normal forms, inside weights, sampling by length, parses."""
 
-from ndstack.grammars.binary import uniform
-from ndstack.grammars.fixed_point import allsum, allsums, is_consistent, null_weights
-from ndstack.grammars.forest import best_parse, best_parses, count_parses, parses
+from ndstack.grammars.binarization import uniform
+from ndstack.grammars.epsilon_unary_removal import proper, remove_epsilon, remove_unary
+from ndstack.grammars.fixed_point import is_consistent, null_weights, total_weight, total_weights
 from ndstack.grammars.grammar import CFG, PCFG, Nonterminal, Rule, Symbol, WeightedCFG, Word
 from ndstack.grammars.greibach import greibach, is_greibach, is_two_greibach, two_greibach
-from ndstack.grammars.hardest import encode, homomorphism, in_hardest
+from ndstack.grammars.hardest_cfl import hardest_cfl_encoding, hardest_cfl_homomorphism, in_hardest_cfl
 from ndstack.grammars.inside import generates, log_inside
-from ndstack.grammars.lengths import LengthTable
+from ndstack.grammars.length_sampling import LengthTable
 from ndstack.grammars.notation import read_grammar
-from ndstack.grammars.removal import proper, remove_epsilon, remove_unary
+from ndstack.grammars.parse_forest import best_parse, best_parses, count_parses, parses
 
 __all__ = [
     "CFG",
@@ -20,16 +20,14 @@ __all__ = [
     "Symbol",
     "WeightedCFG",
     "Word",
-    "allsum",
-    "allsums",
     "best_parse",
     "best_parses",
     "count_parses",
-    "encode",
     "generates",
     "greibach",
-    "homomorphism",
-    "in_hardest",
+    "hardest_cfl_encoding",
+    "hardest_cfl_homomorphism",
+    "in_hardest_cfl",
     "is_consistent",
     "is_greibach",
     "is_two_greibach",
@@ -40,6 +38,8 @@ __all__ = [
     "read_grammar",
     "remove_epsilon",
     "remove_unary",
+    "total_weight",
+    "total_weights",
     "two_greibach",
     "uniform",
 ]

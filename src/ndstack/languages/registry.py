@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from ndstack import register
 from ndstack.errors import LanguageError
-from ndstack.languages.context_free import GRAMMARS, ContextFreeLanguage, hardest_cfl
-from ndstack.languages.copying import copying, count_3
+from ndstack.languages.context_free import GRAMMARS, ContextFreeLanguage, hardest_cfl_grammar
 from ndstack.languages.language import Language
-from ndstack.languages.public import PUBLIC
+from ndstack.languages.non_context_free import copying_language, count_3
+from ndstack.languages.public_data import PUBLIC
 
 DESCRIPTIONS: dict[str, str] = {
     "marked-reversal": "w # reversed w",
@@ -26,24 +26,25 @@ DESCRIPTIONS: dict[str, str] = {
     "unmarked-reverse-and-copy": "w reversed w w",
     "unmarked-copy": "w w",
 }
-"""What each of the formal languages is, by name, in the order of the dissertation."""
+"""A description of each formal language by name, in the order of the dissertation."""
 NAMES = tuple(DESCRIPTIONS)
-"""The names of the formal languages; `get` takes them."""
+"""The names of the formal languages, for `get`."""
 register.language.reserve(NAMES)
 DEFAULT_K = 2
 MOST_SYMBOLS = 10_000
 
 _FIXED: dict[str, Callable[[], Language]] = {
-    "hardest-cfl": lambda: ContextFreeLanguage("hardest-cfl", hardest_cfl()),
+    "hardest-cfl": lambda: ContextFreeLanguage("hardest-cfl", hardest_cfl_grammar()),
     "count-3": count_3,
 }
 
 
 def get(name: str) -> Language:
-    """The language called `name`; a number k of symbols (or kinds of brackets) may follow: `dyck(k=5)`.
+    """Return the language called `name`.
 
-    `dyck(public)` and `padded-reversal(public)` have the distribution of the dissertation's public data.
-    Other names are those of registered languages (`ndstack.register`).
+    A number k of symbols (or kinds of brackets) may follow, as in `dyck(k=5)`. `dyck(public)` and
+    `padded-reversal(public)` have the distribution of the dissertation's public data. Other names are
+    those of registered languages (`ndstack.register`).
     """
     match = re.fullmatch(r"\s*([\w-]+)\s*(?:\(\s*(?:k\s*=\s*([^)\s]*)|(public))\s*\))?\s*", name)
     if match is None:
@@ -61,7 +62,7 @@ def get(name: str) -> Language:
     full = base if number == DEFAULT_K else f"{base}(k={number})"
     if base in GRAMMARS:
         return ContextFreeLanguage(full, GRAMMARS[base](number))
-    language = copying(base, number)
+    language = copying_language(base, number)
     language.name = full
     return language
 

@@ -1,15 +1,15 @@
-"""Natural language (chapters 7, 9): corpora, truncated BPTT, perplexity, surprisals, generalization."""
+"""Natural language (chapters 7 and 9): corpora, truncated BPTT, perplexity, surprisals, generalization."""
 
 from ndstack.text.batches import Batch, Sentences, Stream
 from ndstack.text.corpus import Corpus, read_corpus
-from ndstack.text.generalization import Generalization, SuiteResult, evaluate
-from ndstack.text.launch import configure, train
-from ndstack.text.loss import total_loss
-from ndstack.text.pairs import Pair, PairResults, evaluate_pairs, read_pairs
+from ndstack.text.cross_entropy import total_loss
+from ndstack.text.generalization import Generalization, SuiteResult, evaluate_suites
+from ndstack.text.launch import configure, train_on_text
+from ndstack.text.minimal_pairs import Pair, PairResults, evaluate_pairs, read_pairs
 from ndstack.text.preparation import prepare
-from ndstack.text.scoring import ModelScorer, Scorer, Word, score_words
+from ndstack.text.scoring import ModelScorer, ScoredWord, Scorer, score_words
 from ndstack.text.suites import Suite, read_suite
-from ndstack.text.task import TextTask, batches, perplexity, total_nats
+from ndstack.text.task import TextTask, batches, corpus_nats, perplexity
 from ndstack.text.vocabulary import Vocabulary, read_vocabulary
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "ModelScorer",
     "Pair",
     "PairResults",
+    "ScoredWord",
     "Scorer",
     "Sentences",
     "Stream",
@@ -26,11 +27,11 @@ __all__ = [
     "SuiteResult",
     "TextTask",
     "Vocabulary",
-    "Word",
     "batches",
     "configure",
-    "evaluate",
+    "corpus_nats",
     "evaluate_pairs",
+    "evaluate_suites",
     "perplexity",
     "prepare",
     "read_corpus",
@@ -39,6 +40,5 @@ __all__ = [
     "read_vocabulary",
     "score_words",
     "total_loss",
-    "total_nats",
-    "train",
+    "train_on_text",
 ]

@@ -1,7 +1,7 @@
-"""From tokenised text to a corpus, a block at a time.
+"""From tokenised text to a corpus, block by block.
 
-The training part is read twice, once to count its words. What is held in memory is the counts of its distinct
-words and one block, whatever the size of the files.
+The training part is read twice, the first time to count its words. Only the counts of distinct words and one
+block are in memory, regardless of the size of the files.
 """
 
 from __future__ import annotations
@@ -10,14 +10,24 @@ import hashlib
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from ndstack import files
 from ndstack.errors import DatasetError
-from ndstack.progress import Advance, unseen
-from ndstack.text.corpus import HEADER, SPLITS, WORDS, Corpus, Header, Part, Split, Tokenize, read_corpus
+from ndstack.progress import Advance, no_progress
+from ndstack.text.corpus import (
+    HEADER,
+    SPLITS,
+    WORDS,
+    Corpus,
+    CorpusHeader,
+    Split,
+    SplitName,
+    Tokenize,
+    read_corpus,
+)
 from ndstack.text.lines import pieces
 from ndstack.text.splitting import Stretch, split_file
 from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
@@ -25,7 +35,7 @@ from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
 BLOCK = 1 << 18
 _PUNCTUATION = frozenset(".,;:!?\"')]}…”’»")
 
-_NAMES: dict[str, Part] = {
+_NAMES: dict[str, SplitName] = {
     "train": "train",
     "test": "test",
     "valid": "valid",
@@ -35,17 +45,17 @@ _NAMES: dict[str, Part] = {
 }
 
 
-def find_parts(source: Path) -> dict[Part, Path]:
-    """The files of a text: the file itself as "train", or those of a folder by the parts in their names.
+def find_parts(source: Path) -> dict[SplitName, Path]:
+    """Return the files of a text: a single file is "train"; in a folder, file names say which part they are.
 
-    In a folder a file is a part if one of its name's dotted pieces is train, valid (or validation, val, dev)
-    or test, as in `train.txt` or `ptb.valid.txt`.
+    A file is a part if one piece of its name, between dots, is train, valid (or validation, val, dev) or
+    test, as in `train.txt` or `ptb.valid.txt`.
     """
     if source.is_file():
         return {"train": source}
     if not source.is_dir():
         raise DatasetError(f"{source} is neither a text file nor a folder of text files")
-    found: dict[Part, Path] = {}
+    found: dict[SplitName, Path] = {}
     for path in sorted(source.iterdir()):
         parts = {_NAMES[piece] for piece in path.name.lower().split(".") if piece in _NAMES}
         if not path.is_file() or len(parts) != 1:
@@ -68,23 +78,23 @@ def prepare(
     vocabulary: Vocabulary | None = None,
     split: tuple[int, int, int] | None = None,
     tokenize: Tokenize = "spaces",
-    progress: Advance = unseen,
+    progress: Advance = no_progress,
 ) -> Corpus:
-    """Make a corpus of a text; all of it or nothing.
+    """Make a corpus of a text, completely or not at all.
 
     Args:
-        source: a text file, or a folder of them (see `find_parts`).
+        source: a text file, or a folder of text files (see `find_parts`).
         out: a new or empty folder.
-        size: keep so many types at most, `<unk>` and `<eos>` included; None for no limit.
-        min_count: leave out words that occur less often in the training part.
-        vocabulary: the words; counted in the training part if not given.
-        split: shares of training, validation and test lines of one file, in order; see `split_file`.
-        tokenize: what separates words; see `ndstack.text.lines.separate`.
-        progress: called with the number of bytes read since the last call; the training part counts
-            twice if its words are counted.
+        size: the largest number of types, including `<unk>` and `<eos>`; None for no limit.
+        min_count: the smallest number of occurrences in the training part with which a word is kept.
+        vocabulary: the words; by default, those of the training part.
+        split: the shares of training, validation and test lines of one file, in order; see `split_file`.
+        tokenize: how words are separated; see `ndstack.text.lines.separate`.
+        progress: a function that is called with the number of bytes read since the last call. The training
+            part counts twice if its words are counted.
     """
     out = files.real(out)
-    files.check_new(out)  # before all words are counted
+    files.check_new(out)  # before the words are counted, which may take long
     parts = _stretches(Path(source), split)
     if vocabulary is None:
         vocabulary = from_counts(_count(parts["train"], tokenize, progress), size, min_count)
@@ -95,7 +105,7 @@ def prepare(
     return read_corpus(out, verify=False)
 
 
-def _stretches(source: Path, split: tuple[int, int, int] | None) -> dict[Part, Stretch]:
+def _stretches(source: Path, split: tuple[int, int, int] | None) -> dict[SplitName, Stretch]:
     if split is None:
         return {part: Stretch(path) for part, path in find_parts(source).items()}
     if source.is_dir():
@@ -104,12 +114,12 @@ def _stretches(source: Path, split: tuple[int, int, int] | None) -> dict[Part, S
 
 
 def glued(vocabulary: Vocabulary) -> list[str]:
-    """The words of letters or digits that end in punctuation, as in `dog,`."""
+    """Return the words of letters or digits that end in punctuation, as in `dog,`."""
     return [w for w in vocabulary.words if w[-1] in _PUNCTUATION and any(map(str.isalnum, w))]
 
 
-def work(source: str | Path, counted: bool = True, split: tuple[int, int, int] | None = None) -> int:
-    """How many bytes `prepare` reads, not counting those that are searched for ends of lines."""
+def bytes_to_read(source: str | Path, counted: bool = True, split: tuple[int, int, int] | None = None) -> int:
+    """Return how many bytes `prepare` reads, without those that are only searched for line breaks."""
     sizes = {part: stretch.size for part, stretch in _stretches(Path(source), split).items()}
     return sum(sizes.values()) + (sizes["train"] if counted else 0)
 
@@ -119,21 +129,25 @@ def _count(stretch: Stretch, tokenize: Tokenize, progress: Advance) -> Counter[s
     for words, _ in pieces(stretch, progress, tokenize):
         counts.update(words)
     if not counts:
-        raise DatasetError(f"{stretch.path} has no words; expected tokenised text, a sentence a line")
+        raise DatasetError(f"{stretch.path} has no words; expected tokenised text, one sentence per line")
     return counts
 
 
 def _write(
-    folder: Path, parts: dict[Part, Stretch], vocabulary: Vocabulary, tokenize: Tokenize, progress: Advance
+    folder: Path,
+    parts: dict[SplitName, Stretch],
+    vocabulary: Vocabulary,
+    tokenize: Tokenize,
+    progress: Advance,
 ) -> None:
     words = "".join(word + "\n" for word in vocabulary.words).encode()
     (folder / WORDS).write_bytes(words)
     dtype: Literal["uint16", "uint32"] = "uint16" if len(vocabulary) <= 1 << 16 else "uint32"
-    splits: dict[Part, Split] = {
+    splits: dict[SplitName, Split] = {
         part: _encode(stretch, folder / f"{part}.tokens", vocabulary, np.dtype(dtype), tokenize, progress)
         for part, stretch in parts.items()
     }
-    header = Header(
+    header = CorpusHeader(
         dtype=dtype,
         types=len(vocabulary),
         vocabulary_sha256=hashlib.sha256(words).hexdigest(),
@@ -147,11 +161,11 @@ def _encode(
     source: Stretch,
     target: Path,
     vocabulary: Vocabulary,
-    dtype: np.dtype[Any],
+    dtype: np.dtype[np.uint16] | np.dtype[np.uint32],
     tokenize: Tokenize,
     progress: Advance,
 ) -> Split:
-    """Write the tokens of one part."""
+    """Write the tokens of one part, and return its description."""
     indices, unknown, end = vocabulary.indices, vocabulary.indices[UNKNOWN], vocabulary.indices[END]
     digest = hashlib.sha256()
     count = lines = unknowns = 0
@@ -177,5 +191,5 @@ def _encode(
         flush()
         os.fsync(file.fileno())
     if not count:
-        raise DatasetError(f"{source.path} is empty; expected tokenised text, a sentence a line")
+        raise DatasetError(f"{source.path} is empty; expected tokenised text, one sentence per line")
     return Split(tokens=count, lines=lines, unknown=unknowns, sha256=digest.hexdigest())

@@ -10,7 +10,7 @@ from ndstack.errors import TrainingError
 from ndstack.grammars.grammar import Word
 from ndstack.languages import Dataset
 from ndstack.nn import LanguageModel
-from ndstack.progress import Advance, unseen
+from ndstack.progress import Advance, no_progress
 from ndstack.training.task import Task, encode_by_length, total_nats
 
 
@@ -78,7 +78,7 @@ def evaluate(
     split: Literal["train", "validation", "test"] = "test",
     *,
     eos: bool = True,
-    progress: Advance = unseen,
+    progress: Advance = no_progress,
 ) -> Evaluation:
     """Measure a model on a split of a data set.
 

@@ -144,7 +144,7 @@ def _launch(fabric: Fabric, notes: Path, folder: Path, *arguments: Any) -> Resul
     """Work in several processes; an error of one is raised here in its own words."""
     note = notes / "error"
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # it tells of every end
-    with processes.offering(), PassedOn() as asked:
+    with processes.tied_children(), PassedOn() as asked:
         try:
             return Result(**fabric.launch(_Job(note, (folder, *arguments))))
         except ProcessException as error:

@@ -1,151 +1,69 @@
-"""The server behind the page: models by identifier, one answer for each string, no files but the page's."""
+"""The server: it listens on an address, and prints it."""
 
 from __future__ import annotations
 
-import ipaddress
-import secrets
-from typing import Annotated, Any
+import contextlib
+import socket
+import sys
+import threading
+import webbrowser
+from types import FrameType
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
-from starlette.exceptions import HTTPException
-from starlette.middleware.trustedhost import TrustedHostMiddleware
+import uvicorn
 
-from ndstack.analysis.explorer.catalogue import Catalogue, UnknownModelError
-from ndstack.analysis.explorer.desk import SupersededError, TooManyError
-from ndstack.analysis.explorer.guard import Guard
-from ndstack.analysis.explorer.page import TYPES, asset, saved_page
+from ndstack.analysis.explorer.app import LOOPBACK, make_app
+from ndstack.analysis.explorer.catalogue import Catalogue
 from ndstack.errors import NdstackError
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 
-Identifier = Annotated[str, Field(max_length=200)]
-PageName = Annotated[str, Field(min_length=1, max_length=64)]
-"""What a page calls itself, so that its newest request ends the earlier ones."""
-Number = Annotated[int, Field(ge=0, le=10_000)]
+class _Server(uvicorn.Server):
+    """A server that ends its requests when it is interrupted, instead of waiting for their answers."""
 
+    def __init__(self, config: uvicorn.Config, catalogue: Catalogue) -> None:
+        super().__init__(config)
+        self._catalogue = catalogue
 
-class _Question(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Look(_Question):
-    """Which string to read with which model."""
-
-    model: Identifier
-    text: Annotated[str, Field(max_length=8000)]
-    page: PageName | None = None
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._catalogue.requests.close()
+        super().handle_exit(sig, frame)
 
 
-class Stop(_Question):
-    """Which page does not wait for answers any more."""
-
-    page: PageName
-
-
-class Save(Look):
-    """The same, and where to open the saved page."""
-
-    t: Number = 0
-    stack: Number = 0
-    run: Number = 0
-
-
-class Sample(_Question):
-    """Which model to sample a string for."""
-
-    model: Identifier
-    length: Number | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**53)] | None = None
-
-
-def make_app(catalogue: Catalogue, host: str | None = None) -> FastAPI:
-    """The application.
-
-    Args:
-        catalogue: the models that it shows.
-        host: another name than this machine's loopback ones by which browsers may ask for it; `*` for any.
-    """
-    app = FastAPI(title="ndstack explore", docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=allowed_hosts(host), www_redirect=False)
-    app.add_middleware(Guard)
-    _add_pages(app)
-    _add_questions(app, catalogue)
-    _add_errors(app)
-    return app
+def serve(catalogue: Catalogue, host: str | None, port: int, browser: bool) -> None:
+    """Serve the page until interrupted; the address is printed when the page can be opened."""
+    listener = _listen(host or "127.0.0.1", port)
+    name, number = listener.getsockname()[:2]
+    address = f"http://{f'[{name}]' if ':' in name else name}:{number}/"
+    config = uvicorn.Config(
+        make_app(catalogue, host),
+        log_level="warning",
+        server_header=False,
+        limit_concurrency=64,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=2,
+    )
+    print(f"{address}  (Ctrl-C ends it)", flush=True)
+    if name not in LOOPBACK:
+        print(
+            "ndstack: anyone who can reach this address can use the page; there is no password",
+            file=sys.stderr,
+        )
+    if browser:
+        threading.Timer(0.5, webbrowser.open, (address,)).start()
+    with contextlib.suppress(KeyboardInterrupt):  # the ordinary end
+        _Server(config, catalogue).run(sockets=[listener])
 
 
-def allowed_hosts(host: str | None) -> list[str]:
-    """The host names in requests that are answered; any, if the server listens on every address."""
-    if host is None:
-        return list(LOOPBACK)
+def _listen(host: str, port: int) -> socket.socket:
     try:
-        if ipaddress.ip_address(host.strip("[]")).is_unspecified:
-            return ["*"]
-    except ValueError:
-        pass
-    return [*LOOPBACK, host]
-
-
-def _add_pages(app: FastAPI) -> None:
-    @app.get("/")
-    def index() -> HTMLResponse:
-        return HTMLResponse(asset("index.html"))
-
-    @app.get("/{name}")
-    def file(name: str) -> Response:
-        if name not in TYPES:
-            raise HTTPException(404)
-        return Response(asset(name), media_type=TYPES[name])
-
-
-def _add_questions(app: FastAPI, catalogue: Catalogue) -> None:
-    @app.get("/api/models")
-    def models() -> list[str]:
-        return catalogue.identifiers()
-
-    @app.get("/api/models/{model}")
-    def model(model: str) -> dict[str, Any]:
-        return catalogue.describe(model)
-
-    @app.post("/api/look")
-    def look(question: Look) -> JSONResponse:
-        return JSONResponse(catalogue.look(question.model, question.text, question.page))
-
-    @app.post("/api/stop")
-    def stop(question: Stop) -> dict[str, bool]:
-        catalogue.desk.stop(question.page)
-        return {"stopped": True}
-
-    @app.post("/api/sample")
-    def sample(question: Sample) -> dict[str, str]:
-        seed = secrets.randbits(32) if question.seed is None else question.seed
-        return {"text": catalogue.sample(question.model, question.length, seed)}
-
-    @app.post("/api/save")
-    def save(question: Save) -> HTMLResponse:
-        place = {"t": question.t, "stack": question.stack, "run": question.run}
-        page = saved_page(catalogue.look(question.model, question.text), place)
-        return HTMLResponse(page, headers={"Content-Disposition": 'attachment; filename="ndstack.html"'})
-
-
-def _add_errors(app: FastAPI) -> None:
-    """Every error is a sentence in JSON."""
-
-    @app.exception_handler(NdstackError)
-    def wrong(request: Request, error: NdstackError) -> JSONResponse:
-        kinds = ((UnknownModelError, 404), (SupersededError, 409), (TooManyError, 503))
-        status = next((code for kind, code in kinds if isinstance(error, kind)), 400)
-        return JSONResponse({"error": str(error)}, status)
-
-    @app.exception_handler(HTTPException)
-    def missing(request: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse({"error": f"{error.detail}: {request.url.path[:100]}"}, error.status_code)
-
-    @app.exception_handler(RequestValidationError)
-    def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return JSONResponse({"error": f"{where}: {first['msg']}"}, 422)
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+        listener.listen()
+    except OSError as error:
+        raise NdstackError(
+            f"cannot listen on {host}, port {port}: {error.strerror or error}; try --port 0"
+        ) from None
+    return listener

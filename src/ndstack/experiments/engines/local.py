@@ -33,7 +33,7 @@ class _Worker:
 
     def __init__(self, log: Path, replies: queue.Queue[tuple[_Worker, bytes]], nice: int) -> None:
         self.job: Job | None = None
-        with log.open("ab") as errors, processes.offering():
+        with log.open("ab") as errors, processes.tied_children():
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "ndstack.experiments.worker"],
                 stdin=subprocess.PIPE,

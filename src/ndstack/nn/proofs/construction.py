@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ndstack.automata import Transition, Union
+from ndstack.automata import Transition, UnionPDA
 from ndstack.nn.networks.rnn import StackRNN
 from ndstack.stacks import Nondeterministic
 
@@ -55,7 +55,7 @@ class Layout:
         tops: its stack symbols, ⊥ first.
     """
 
-    union: Union
+    union: UnionPDA
     symbols: tuple[str, ...]
     states: tuple[str, ...]
     tops: tuple[str, ...]
@@ -116,7 +116,7 @@ class Layout:
         return int(math.log(EXACT) / math.log(self.base))
 
 
-def with_trap(union: Union, symbols: tuple[str, ...]) -> Union:
+def with_trap(union: UnionPDA, symbols: tuple[str, ...]) -> UnionPDA:
     """Add q_trap, so that some run survives every string.
 
     "this can always be ensured by adding to P an extra non-accepting state q_trap and transitions
@@ -128,7 +128,7 @@ def with_trap(union: Union, symbols: tuple[str, ...]) -> Union:
         trap += "_"
     bottom = (pda.bottom,)
     added = [Transition(q, a, bottom, trap, bottom) for a in symbols for q in (pda.start, trap)]
-    return Union(replace(pda, transitions=(*pda.transitions, *added)), union.parts)
+    return UnionPDA(replace(pda, transitions=(*pda.transitions, *added)), union.parts)
 
 
 def compile_rnn(layout: Layout) -> StackRNN:

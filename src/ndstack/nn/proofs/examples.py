@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ndstack.automata import Run, accepting_runs
+from ndstack.automata import PDARun, accepting_runs
 from ndstack.automata.compact import compact
 from ndstack.automata.pda import show_stack
 from ndstack.grammars import CFG, WeightedCFG, parses
@@ -119,8 +119,8 @@ class Ambiguity:
     """
 
     trees: tuple["Tree", ...]
-    runs: tuple[tuple[Run, int], ...]
-    apart: tuple[Run, ...]
+    runs: tuple[tuple[PDARun, int], ...]
+    apart: tuple[PDARun, ...]
 
     def lines(self) -> Iterator[str]:
         """All of it, to be printed."""
@@ -152,6 +152,6 @@ def ambiguity(grammar: CFG, word: tuple[str, ...]) -> Ambiguity:
     )
 
 
-def _steps(run: Run) -> Iterator[str]:
+def _steps(run: PDARun) -> Iterator[str]:
     for transition, after in zip(run.transitions, run.configurations[1:], strict=True):
         yield f"    {transition.read:14}{after.state:8}{show_stack(after.stack)}"

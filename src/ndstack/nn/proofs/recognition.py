@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ndstack.automata import BOTTOM, PDA, RestrictedPDA, Transition, Union, WeightedPDA, union
+from ndstack.automata import BOTTOM, PDA, RestrictedPDA, Transition, UnionPDA, WeightedPDA, union
 from ndstack.automata.compact import variants
 from ndstack.automata.pda import BottomMarkedPDA
 from ndstack.errors import NdstackError
@@ -182,7 +182,7 @@ def _network(automata: Sequence[RestrictedPDA], alphabet: tuple[str, ...], memor
     """The automaton of the proof, and its layout, if the network is not too large."""
     names = _shared_names(automata)
     renamed = [_rename(pda, names) for pda in automata]
-    parts = union(renamed) if len(renamed) > 1 else Union(renamed[0], (renamed[0].accept,))
+    parts = union(renamed) if len(renamed) > 1 else UnionPDA(renamed[0], (renamed[0].accept,))
     eos, unknown = distinct(EOS, alphabet), distinct(UNKNOWN, alphabet)
     parts = with_trap(parts, (*alphabet, unknown))
     layout = Layout(parts, (*alphabet, eos, unknown), parts.pda.states, parts.pda.stack_alphabet)

@@ -1,0 +1,177 @@
+"""The answer about one string and one model, which contains everything that the page shows about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ndstack.analysis.explorer.requests import Check, always_wanted
+from ndstack.analysis.explorer.stack_flows import flows
+from ndstack.analysis.source import Source
+from ndstack.analysis.stack_run import ACTIONS, StackRun
+from ndstack.analysis.stack_runs import StackRuns
+from ndstack.analysis.stack_trace import StackTrace
+from ndstack.analysis.stack_wfa import (
+    StackProbability,
+    StackWFAMarginals,
+    most_probable_stacks,
+    stack_wfa_marginals,
+)
+from ndstack.analysis.trace import BOS, Trace
+from ndstack.analysis.transition_weights import Floats
+from ndstack.nn.proofs.recognition import Recognizer
+
+if TYPE_CHECKING:
+    from nltk import Tree
+
+Json = dict[str, object]
+"""A JSON object."""
+
+STACKS = 6
+"""The number of stacks that are shown side by side."""
+EDGES = 48
+"""The number of edges of the stack WFA that are drawn."""
+BEST = 3
+"""The number of runs that can be selected."""
+SEARCH = 500_000
+"""The number of multiplications in the search for the most probable stacks at each time."""
+
+
+def answer(
+    source: Source, word: tuple[str, ...], trace: Trace | None = None, check: Check = always_wanted
+) -> Json:
+    """Return what the page needs to show a model reading a string, for `json.dumps`.
+
+    Args:
+        source: the model.
+        word: the string.
+        trace: the trace of the model on the string, if there is one already.
+        check: a function that is called regularly, and ends the computation by raising an error.
+    """
+    trace = source.trace(word) if trace is None else trace
+    first = int(trace.predictions is not None and bool(getattr(source.model, "bos", False)))
+    inputs = trace.stacks[0].inputs if trace.stacks else ((BOS,) * first + word)
+    return {
+        "text": source.join(word),
+        "inputs": list(inputs),
+        "first": first,
+        "accepted": trace.accepted,
+        "outputs": list(trace.outputs),
+        "predictions": _rounded(trace.predictions),
+        "truth": _rounded(trace.truth),
+        "notes": _notes(source, trace),
+        "stacks": [_stack(stack, check) for stack in trace.stacks],
+    }
+
+
+def _notes(source: Source, trace: Trace) -> Json:
+    """Return sentences about what is missing, and why."""
+    notes = {}
+    if isinstance(source.model, Recognizer):
+        notes["next"] = "A compiled recogniser accepts or rejects; it does not predict."
+    elif source.language is None:
+        notes["next"] = (
+            "It is not known which language the model was trained on, so there is no true distribution."
+        )
+    else:
+        low, high = source.lengths
+        notes["nowhere"] = f"No string of length {low} to {high} of {source.language.name} begins like this."
+    if not trace.stacks:
+        notes["stack"] = "This model has no stack; only its predictions are shown."
+    return {**notes}
+
+
+def _stack(trace: StackTrace, check: Check) -> Json:
+    check()
+    return {
+        "where": trace.where,
+        "kind": trace.kind,
+        "action_names": list(trace.action_names),
+        "actions": _rounded(trace.actions),
+        "reading_names": list(trace.reading_names),
+        "readings": _rounded(trace.readings),
+        "attention": _rounded(trace.attention),
+        "automaton": None if trace.weights is None else _automaton(trace.runs, check),
+    }
+
+
+def _automaton(runs: StackRuns, check: Check) -> Json:
+    """Return the posterior and the best runs of a nondeterministic stack, and its stacks at each time."""
+    weights = runs.weights
+    alive = runs.log_weight > -math.inf
+    accepting = runs.accepting() if weights.accept is not None else runs
+    accepts = weights.accept is not None and accepting.log_weight > -math.inf
+    chosen = accepting if accepts else runs
+    return {
+        "states": list(weights.names.states),
+        "symbols": list(weights.names.symbols),
+        "window": weights.window,
+        "accepting": accepts,
+        "entropy": round(chosen.entropy(), 4) if alive else None,
+        "posterior": _rounded(chosen.posterior.actions()) if alive else None,
+        "runs": [_run(run) for run in chosen.k_best(BEST)] if alive else [],
+        "times": _times(runs, check),
+    }
+
+
+def _run(run: StackRun) -> Json:
+    """Return a run; a move is [action, state, symbol, next state, symbol pushed or None]."""
+    leaves = iter(range(1, len(run.moves) + 1))
+    moves = [[ACTIONS.index(m.action), m.state, m.symbol, m.target, m.pushed] for m in run.moves]
+    return {
+        "probability": _short(run.probability),
+        "log_probability": round(run.log_probability, 4),
+        "moves": moves,
+        "tree": _tree(run.tree(), leaves),
+    }
+
+
+def _tree(tree: Tree, leaves: Iterator[int]) -> Json:
+    """Return a node with its children; a leaf is the step at which its symbol is read."""
+    children = [next(leaves) if isinstance(child, str) else _tree(child, leaves) for child in tree]
+    return {"label": tree.label(), "children": children}
+
+
+def _times(runs: StackRuns, check: Check) -> list[Json]:
+    """Return the most probable stacks and the stack WFA at each time, from 0 on."""
+    found: list[Json] = []
+    before: list[StackProbability] = []
+    for time in range(runs.time + 1):
+        check()
+        now = runs.at(time)
+        stacks = most_probable_stacks(now, STACKS, SEARCH, parts=True)
+        found.append(
+            {
+                "stacks": [
+                    [one.state, list(one.stack), _short(one.probability), one.whole] for one in stacks
+                ],
+                "flows": [[i, j, _short(p)] for i, j, p in flows(runs, time, before, stacks)] if time else [],
+                **_graph(stack_wfa_marginals(now, most=EDGES)),
+            }
+        )
+        before = stacks
+    return found
+
+
+def _graph(graph: StackWFAMarginals) -> Json:
+    """Return nodes [time, state, symbol, probability], edges [from, to, symbol, log weight, probability]."""
+    number = {node: place for place, node in enumerate(graph.nodes)}
+    edges = [
+        [number[edge.source], number[edge.target], edge.symbol, round(edge.weight, 4), _short(p)]
+        for edge, p in zip(graph.wfa.edges, graph.edges, strict=True)
+    ]
+    nodes = [[node.time, node.state, node.symbol, _short(p)] for node, p in graph.nodes.items()]
+    return {"nodes": nodes, "edges": edges}
+
+
+def _short(number: float) -> float:
+    """Return a number rounded to five significant digits."""
+    return float(f"{number:.5g}")
+
+
+def _rounded(array: Floats | None) -> list[object] | None:
+    """Return an array, rounded to six decimals, as lists."""
+    return None if array is None else np.round(array, 6).tolist()
