@@ -25,8 +25,8 @@ from ndstack.experiments import (
 from ndstack.experiments.groups import ended, spent
 from ndstack.experiments.spec import Extend
 from ndstack.experiments.work import RESULT, Job, more_epochs
+from ndstack.settings.reading import merge
 from ndstack.training import Run, train
-from ndstack.training.config import merge
 from ndstack.training.run import BEST, METRICS, STATE, best_epoch
 
 

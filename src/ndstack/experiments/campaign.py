@@ -22,7 +22,7 @@ from typing import Any
 from ndstack.errors import NdstackError
 from ndstack.experiments.registry import find
 from ndstack.experiments.spec import Experiment
-from ndstack.training.config import merge, read_toml
+from ndstack.settings.reading import merge, read_toml
 
 KNOWN = ("name", "title", "experiments")
 

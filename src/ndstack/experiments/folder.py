@@ -26,8 +26,8 @@ from ndstack.experiments.records import Record, Tables, is_tables
 from ndstack.experiments.spec import Experiment, Extend
 from ndstack.experiments.trials import Trial
 from ndstack.experiments.work import FAILED, RESULT, Measure, is_done, more_epochs
+from ndstack.settings.reading import merge
 from ndstack.training import Run
-from ndstack.training.config import merge
 from ndstack.training.run import STATE, is_run
 
 FORMAT = "ndstack experiment 1"

@@ -14,9 +14,8 @@ from typing import Any
 from ndstack.experiments.records import Record, Tables
 from ndstack.experiments.results import Finished
 from ndstack.experiments.spec import Experiment, LogUniform, ModelSpec
+from ndstack.settings.reading import flatten, merge
 from ndstack.training import RunConfig
-from ndstack.training.config import merge
-from ndstack.training.run import flatten
 
 COMPARED = ("options.", "data.", "training.")
 FREE = {

@@ -21,7 +21,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from ndstack import files
 from ndstack.errors import NdstackError, first_problem
-from ndstack.training.config import RunConfig, Settings
+from ndstack.settings.base import Settings
+from ndstack.settings.run import RunConfig
 
 RUNS, CURVES, VIEWS = "runs.csv", "curves.csv", "views.json"
 Ended = Literal["converged", "epoch limit", "interrupted"]

@@ -53,10 +53,10 @@ from pydantic import (
     model_validator,
 )
 
-from ndstack import languages
 from ndstack.errors import NdstackError, first_problem
 from ndstack.nn import models as networks
-from ndstack.training.config import merge, read_toml
+from ndstack.settings.reading import merge, read_toml
+from ndstack.training.material import check_language
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Selection = Literal["best", "setting", "all"]
@@ -278,7 +278,7 @@ class Experiment(Rules):
             raise NdstackError(f"{source}: until.difference is for formal languages, but this is about text")
         if not self.text:
             for language in self.all_languages():
-                languages.get(language)
+                check_language(language)
         for output in self.outputs:
             for label in {*output.models} - {*labels}:
                 raise NdstackError(f"{source}: {output.label} shows {label!r}, which is not a model's label")

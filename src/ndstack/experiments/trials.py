@@ -16,8 +16,8 @@ import numpy as np
 from ndstack.errors import NdstackError
 from ndstack.experiments.identity import trial_id
 from ndstack.experiments.spec import Experiment, LogUniform, ModelSpec
+from ndstack.settings.reading import merge, nested
 from ndstack.training import RunConfig
-from ndstack.training.config import merge, nested
 
 RUN_SEED, DRAWS, ORDER = 0, 1, 2
 """Streams of random numbers that belong to a trial."""

@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from ndstack import files
 from ndstack.errors import BusyError, NdstackError, first_problem, is_out_of_memory
 from ndstack.experiments.spec import Extend
+from ndstack.settings.base import Settings
 from ndstack.training import Run, RunConfig, change_settings, evaluate, make_test_data, train
-from ndstack.training.config import Settings
 from ndstack.training.launch import use_threads
 from ndstack.training.run import STATE, best_epoch, last_stage
 

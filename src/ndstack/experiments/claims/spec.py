@@ -26,7 +26,7 @@ from pydantic import Field, PositiveInt, ValidationError
 from ndstack.errors import NdstackError, first_problem
 from ndstack.experiments.registry import find
 from ndstack.experiments.spec import Table
-from ndstack.training.config import read_toml
+from ndstack.settings.reading import read_toml
 
 Statistic = Literal["best", "mean"]
 RuleName = Literal[
