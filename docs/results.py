@@ -209,7 +209,7 @@ def main() -> None:
     for label in PICTURES:
         experiment = find(label)
         output = next(one for one in experiment.outputs if one.label == label)
-        figure = figures.draw(output, experiment, runs_of(tables, experiment))
+        figure = figures.draw_figure(output, experiment, runs_of(tables, experiment))
         if figure is not None:
             plotting.save_figure(figure, HERE / "results" / f"{label}.svg")
 

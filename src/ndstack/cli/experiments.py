@@ -208,7 +208,7 @@ def _text(
     corpus, suites = options.corpus, options.suites
     if not experiment.text:
         return None, None
-    from ndstack.experiments.natural import make_example
+    from ndstack.experiments.text_measures import make_example
     from ndstack.text.launch import corpus_settings
     from ndstack.text.suites import find_suites, read_suite
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from ndstack.errors import NdstackError
+from ndstack.experiments.experiment import Experiment
 from ndstack.experiments.registry import find
-from ndstack.experiments.spec import Experiment
 from ndstack.training.config import merge, read_toml
 
 KNOWN = ("name", "title", "experiments")

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from ndstack.errors import NdstackError
 from ndstack.experiments.estimate import show_seconds
-from ndstack.experiments.folder import COMPLETE, SweepFolder
 from ndstack.experiments.sweep import Watcher
+from ndstack.experiments.sweep_folder import COMPLETE, SweepFolder
 from ndstack.experiments.trials import Trial
 from ndstack.training.run import best_epoch
 

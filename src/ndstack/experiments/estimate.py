@@ -6,9 +6,9 @@ import dataclasses
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.experiment import Rules
 from ndstack.experiments.groups import Spent, ended
-from ndstack.experiments.spec import Rules
+from ndstack.experiments.sweep_folder import SweepFolder
 from ndstack.experiments.trials import Trial
 from ndstack.training import DataConfig, ModelOptions
 
@@ -31,7 +31,7 @@ def pair(trial: Trial) -> Pair:
     return str(trial.config.model), f"{trial.language} after {stages}" if stages else trial.language
 
 
-def measure(folder: SweepFolder, trials: Iterable[Trial]) -> dict[Pair, Pace]:
+def measure_paces(folder: SweepFolder, trials: Iterable[Trial]) -> dict[Pair, Pace]:
     """The pace of every model on every language that has finished an epoch."""
     seconds: dict[Pair, list[float]] = {}
     epochs: dict[Pair, list[int]] = {}
@@ -121,7 +121,7 @@ def full_scale(
     """
     sizes = {_size(trial) for trial in full}
     alike = [trial for trial in measured if _size(trial) in sizes]
-    paces = measure(folder, alike)
+    paces = measure_paces(folder, alike)
     if not {_kind(trial) for trial in full} <= {name.rstrip("0123456789-") for name, _ in paces}:
         return None
     cut = min(map(_most, alike)) < max(map(_most, full))

@@ -9,12 +9,12 @@ from typing import Any
 
 from ndstack import files
 from ndstack.errors import NdstackError
-from ndstack.experiments.folder import SweepFolder
 from ndstack.experiments.identity import describe_stages, portable_settings, record_id
-from ndstack.experiments.inside import View, ViewName, possible_views, summarize, views_of
+from ndstack.experiments.jobs import RESULT, TEST, TEXT
 from ndstack.experiments.records import Ended, Epoch, Record, Tables, is_tables, rounded
+from ndstack.experiments.stack_views import View, ViewName, possible_views, summarize, views_of
+from ndstack.experiments.sweep_folder import SweepFolder
 from ndstack.experiments.trials import expand
-from ndstack.experiments.work import RESULT, TEST, TEXT
 from ndstack.nn.models import parse
 from ndstack.training import Run, RunConfig
 from ndstack.training.machine import cpu_model, simd
@@ -81,12 +81,12 @@ def _take(tables: Tables, run: Run, origin: Origin, found: Gathered) -> Tables:
     if not record.complete:
         found.incomplete.append(record.id)
     wanted = possible_views(run)
-    if old is not None and _worth(old, len(old.inside)) >= _worth(record, len(wanted)):
+    if old is not None and _worth(old, len(old.stack_measures)) >= _worth(record, len(wanted)):
         found.same.append(record.id)
         return tables
     if wanted:
         views = views_of(run)  # which takes much longer than all the rest
-        record = record.model_copy(update={"inside": summarize(views)})
+        record = record.model_copy(update={"stack_measures": summarize(views)})
     (found.added if old is None else found.updated).append(record.id)
     return tables.with_run(record, curve, views)
 
@@ -189,7 +189,7 @@ def read_run(
         "test_perplexity": text.get("test_perplexity"),
         "sg_score": text.get("sg_score"),
         "circuits": text.get("circuits", {}),
-        "inside": summarize(views or {}),
+        "stack_measures": summarize(views or {}),
         "processor_seconds": _total([epoch.processor_seconds for epoch in curve]),
     }
     record = Record.model_validate({**rounded(values), "config": values["config"]})

@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ndstack.experiments.experiment import Experiment, LogUniform, ModelSpec
 from ndstack.experiments.records import Record, Tables
 from ndstack.experiments.results import Finished
-from ndstack.experiments.spec import Experiment, LogUniform, ModelSpec
 from ndstack.training import RunConfig
 from ndstack.training.config import merge
 from ndstack.training.run import flatten

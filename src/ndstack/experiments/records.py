@@ -86,8 +86,8 @@ class Record(_TableRow):
     test_perplexity: float | None = None
     sg_score: float | None = None
     circuits: dict[str, float] = Field(default_factory=dict)
-    inside: dict[str, float] = Field(default_factory=dict)
-    """What was measured of the stack itself: see `ndstack.experiments.inside`."""
+    stack_measures: dict[str, float] = Field(default_factory=dict)
+    """What was measured of the stack itself: see `ndstack.experiments.stack_views`."""
     processor_seconds: float | None = None
     """Which other programs on the machine do not lengthen; of all epochs, if all were measured."""
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.experiment import Extend, Selection
 from ndstack.experiments.gathering import read_run
-from ndstack.experiments.inside import View, ViewName, measure_view
+from ndstack.experiments.jobs import Measure
 from ndstack.experiments.records import Epoch, Record
-from ndstack.experiments.spec import Extend, Selection
+from ndstack.experiments.stack_views import View, ViewName, measure_view
+from ndstack.experiments.sweep_folder import SweepFolder
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import Measure
 from ndstack.training import Run
 
 Floats = NDArray[np.float64]

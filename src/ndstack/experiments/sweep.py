@@ -20,12 +20,12 @@ from typing import NoReturn
 
 from ndstack import files
 from ndstack.experiments.engines import Engine, Lost
-from ndstack.experiments.estimate import expect, expect_group, measure
-from ndstack.experiments.folder import COMPLETE, Status, SweepFolder
+from ndstack.experiments.estimate import expect, expect_group, measure_paces
+from ndstack.experiments.experiment import Experiment, Rules
 from ndstack.experiments.groups import Group, group_of, members, not_needed, spent
-from ndstack.experiments.spec import Experiment, Rules
+from ndstack.experiments.jobs import Job, JobOutcome, Measure
+from ndstack.experiments.sweep_folder import COMPLETE, Status, SweepFolder
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import Job, Measure, Outcome
 
 ATTEMPTS = 3
 PAUSE = 1.0
@@ -255,9 +255,9 @@ class _Driver:
             self.watcher.ended(item.trial, "not needed", reason)
         return reason is not None
 
-    def _end(self, event: Outcome | Lost) -> None:
+    def _end(self, event: JobOutcome | Lost) -> None:
         trial = self.running.pop(event.id)
-        if isinstance(event, Lost) or event.state in ("outside", "interrupted"):
+        if isinstance(event, Lost) or event.state in ("machine", "interrupted"):
             message = event.message or "interrupted"
             if self.attempts[trial.id] >= ATTEMPTS:
                 self.summary.given_up[trial.id] = message
@@ -266,7 +266,7 @@ class _Driver:
             due = time.monotonic() + PAUSE * self.attempts[trial.id]
             self.pausing.append((due, self.owners[trial.id]))
             self.watcher.ended(trial, "again", message)
-        elif event.state == "inside":
+        elif event.state == "failed":
             self.folder.fail(trial, event.message)
             self.summary.failed[trial.id] = event.message
             self.watcher.ended(trial, "failed", event.message)
@@ -285,7 +285,7 @@ class _Driver:
     def _estimate(self) -> float | None:
         """Seconds until the sweep is over; trials that rules may leave out count by their chance."""
         complete = [*self.summary.done[-50:], *self.summary.known[-50:]]
-        paces = measure(self.folder, [*complete, *self.running.values()])
+        paces = measure_paces(self.folder, [*complete, *self.running.values()])
         total, groups = 0.0, dict[tuple[int, Group], list[tuple[int, float]]]()
         owners: dict[tuple[int, Group], _Item] = {}
         begun = [self.owners[name] for name in self.running]

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndstack.errors import NdstackError
+from ndstack.experiments.experiment import Experiment, LogUniform, ModelSpec
 from ndstack.experiments.identity import trial_id
-from ndstack.experiments.spec import Experiment, LogUniform, ModelSpec
 from ndstack.training import RunConfig
 from ndstack.training.config import merge, nested
 

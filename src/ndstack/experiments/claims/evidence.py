@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ndstack.errors import NdstackError
-from ndstack.experiments.claims.spec import Statistic
+from ndstack.experiments.claims.claim import RunStatistic
 from ndstack.experiments.results import Finished
 
 SOLVED = 0.05
@@ -73,17 +73,17 @@ def is_settled(one: Finished) -> bool:
     return one.record.waited >= patience or len(one.differences) >= epochs
 
 
-def measure(one: Finished, metric: str) -> float | None:
+def metric_of(one: Finished, metric: str) -> float | None:
     """A number of a run; None if it was not measured.
 
     difference: on the validation set. test, test_short, test_long: on test strings of all lengths, of up to
     80 symbols, of 81 to 100. gap: test_long less test_short. epochs_to_solve, epochs_to_converge.
     processor_seconds: of the median epoch. perplexity, test_perplexity, sg_score. size: states times stack
-    symbols. inside.NAME, circuit.NAME.
+    symbols. stack.NAME, circuit.NAME.
     """
     record = one.record
-    if metric.startswith("inside."):
-        return record.inside.get(metric.removeprefix("inside."))
+    if metric.startswith("stack."):
+        return record.stack_measures.get(metric.removeprefix("stack."))
     if metric.startswith("circuit."):
         return record.circuits.get(metric.removeprefix("circuit."))
     plain: dict[str, Any] = {
@@ -138,7 +138,7 @@ def _size(model: str) -> float:
     return float(math.prod(numbers[:2])) if len(numbers) >= 2 else 0.0
 
 
-def value_of(runs: Sequence[Finished], metric: str, statistic: Statistic, count: int) -> float | None:
+def value_of(runs: Sequence[Finished], metric: str, statistic: RunStatistic, count: int) -> float | None:
     """One number for several runs; None if it was not measured.
 
     Args:
@@ -150,7 +150,7 @@ def value_of(runs: Sequence[Finished], metric: str, statistic: Statistic, count:
             three runs or more; else of all.
         count: of the smaller side.
     """
-    known = [(one, value) for one in runs for value in [measure(one, metric)] if value is not None]
+    known = [(one, value) for one in runs for value in [metric_of(one, metric)] if value is not None]
     if not known:
         return None
     if statistic == "best":
@@ -175,7 +175,7 @@ def expected_best(values: Sequence[float], count: int) -> float:
     )
 
 
-def show(value: float | None) -> str:
+def show_number(value: float | None) -> str:
     """A number with the digits that matter."""
     if value is None:
         return "not measured"
@@ -186,13 +186,13 @@ def show(value: float | None) -> str:
 
 def describe(side: Side, metric: str) -> str:
     """Our numbers with their spread: best, mean and deviation, how many runs, how many of them solved it."""
-    values = [value for one in side.runs for value in [measure(one, metric)] if value is not None]
+    values = [value for one in side.runs for value in [metric_of(one, metric)] if value is not None]
     finite = [value for value in values if math.isfinite(value)]
     if not values:
         return f"{side.name}: no runs" if not side.runs else f"{side.name}: not measured"
-    text = f"{side.name}: {show(min(values))}"
+    text = f"{side.name}: {show_number(min(values))}"
     if len(finite) > 1:
-        text += f" (mean {show(statistics.fmean(finite))} ± {show(statistics.stdev(finite))})"
+        text += f" (mean {show_number(statistics.fmean(finite))} ± {show_number(statistics.stdev(finite))})"
     text += f", {len(values)} run{'s' * (len(values) > 1)}"
     if metric == "difference":
         text += f", {len(side.solved)} solved"

@@ -6,7 +6,7 @@ import dataclasses
 from types import TracebackType
 from typing import Protocol, Self
 
-from ndstack.experiments.work import Job, Outcome
+from ndstack.experiments.jobs import Job, JobOutcome
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Engine(Protocol):
     def submit(self, job: Job) -> None:
         """Take a job."""
 
-    def poll(self, timeout: float) -> list[Outcome | Lost]:
+    def poll(self, timeout: float) -> list[JobOutcome | Lost]:
         """What ended; waits for something, but no longer than the timeout in seconds."""
 
     def stop(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from ndstack.experiments.engines.base import Lost
-from ndstack.experiments.work import Job, Outcome, work
+from ndstack.experiments.jobs import Job, JobOutcome, do_job
 
 
 class Inline:
@@ -22,9 +22,9 @@ class Inline:
         """Keep it until somebody asks what ended."""
         self._waiting.append(job)
 
-    def poll(self, timeout: float) -> list[Outcome | Lost]:
+    def poll(self, timeout: float) -> list[JobOutcome | Lost]:
         """Do the job."""
-        outcome = work(self._waiting.pop(0))
+        outcome = do_job(self._waiting.pop(0))
         if outcome.state == "interrupted":
             raise KeyboardInterrupt
         return [outcome]

@@ -29,7 +29,7 @@ def make_example(folder: Path) -> tuple[Path, Path]:
     return corpus, text / "suites"
 
 
-def measure(run: Run, suites: str | None) -> dict[str, Any]:
+def measure_text(run: Run, suites: str | None) -> dict[str, Any]:
     """Perplexity on the test part and, if there are suites, SG scores, the dissertation's average."""
     settings, model = launch.corpus_of(run.config), run.load()
     corpus = launch.open_corpus(settings)

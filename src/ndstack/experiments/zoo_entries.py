@@ -24,7 +24,7 @@ LARGEST = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Exhibit:
+class ZooEntry:
     """A network of the zoo."""
 
     name: str
@@ -51,9 +51,9 @@ class Exhibit:
         }
 
 
-def exhibits() -> list[Exhibit]:
+def entries() -> list[ZooEntry]:
     """All networks of the zoo."""
-    return [Exhibit(name, read_row(zoo.resolve(name))) for name in zoo.names()]
+    return [ZooEntry(name, read_row(zoo.resolve(name))) for name in zoo.names()]
 
 
 def read_row(folder: Path) -> Record:
@@ -61,7 +61,7 @@ def read_row(folder: Path) -> Record:
     return Record.model_validate(files.read_json(folder / zoo.ROW))
 
 
-def add(folder: str | Path, *, into: Path = zoo.HERE) -> Exhibit:
+def add(folder: str | Path, *, into: Path = zoo.HERE) -> ZooEntry:
     """Put the best model of a run into the zoo; a better one replaces one that is there.
 
     Args:
@@ -92,7 +92,7 @@ def add(folder: str | Path, *, into: Path = zoo.HERE) -> Exhibit:
     if (place / zoo.ROW).exists() and read_row(place).score <= record.score:
         raise NdstackError(f"{name} is in the zoo already, and as good: {read_row(place).score:.4f} nats")
     _copy(run, place, record)
-    return Exhibit(name, record)
+    return ZooEntry(name, record)
 
 
 def _copy(run: Run, place: Path, record: Record) -> None:

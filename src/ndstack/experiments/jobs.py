@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from ndstack import files
 from ndstack.errors import BusyError, NdstackError, first_problem, is_out_of_memory
-from ndstack.experiments.spec import Extend
+from ndstack.experiments.experiment import Extend
 from ndstack.training import Run, RunConfig, change_settings, evaluate, make_test_data, train
 from ndstack.training.config import Settings
 from ndstack.training.launch import use_threads
@@ -39,28 +39,28 @@ class Job(Settings):
     """Whether it gets more epochs if it still improves at its limit."""
 
 
-class Outcome(Settings):
+class JobOutcome(Settings):
     """How a job ended."""
 
     id: str
-    state: Literal["done", "inside", "outside", "interrupted"]
+    state: Literal["done", "failed", "machine", "interrupted"]
     """Inside: it would fail again, such as a loss that is not a number. Outside: the machine's fault."""
     message: str = ""
 
 
-def work(job: Job) -> Outcome:
+def do_job(job: Job) -> JobOutcome:
     """Do all that is left of a job; errors become outcomes."""
     try:
         run_trial(job)
     except KeyboardInterrupt:
-        return Outcome(id=job.id, state="interrupted")
+        return JobOutcome(id=job.id, state="interrupted")
     except Exception as error:
-        state: Literal["inside", "outside"] = "outside" if is_outside(error) else "inside"
+        state: Literal["failed", "machine"] = "machine" if is_machine_fault(error) else "failed"
         text = " ".join(str(error).split()) or "no message"
         if not isinstance(error, NdstackError):
             text = f"{type(error).__name__}: {text}"
-        return Outcome(id=job.id, state=state, message=text)
-    return Outcome(id=job.id, state="done")
+        return JobOutcome(id=job.id, state=state, message=text)
+    return JobOutcome(id=job.id, state="done")
 
 
 def run_trial(job: Job) -> None:
@@ -85,9 +85,9 @@ def run_trial(job: Job) -> None:
         if "test" in job.measure:
             _measure_test(run)
         if "text" in job.measure:
-            from ndstack.experiments import natural
+            from ndstack.experiments.text_measures import measure_text
 
-            run.replace(TEXT, json.dumps(natural.measure(run, job.suites), indent=2) + "\n")
+            run.replace(TEXT, json.dumps(measure_text(run, job.suites), indent=2) + "\n")
         seconds = time.monotonic() - start
     added = run.config.training.max_epochs - job.config.training.max_epochs
     spent = {
@@ -120,7 +120,7 @@ def more_epochs(run: Run, config: RunConfig, rule: Extend | None) -> int | None:
     return limit + rule.epochs if falling and at_limit and limit + rule.epochs <= most else None
 
 
-def is_outside(error: BaseException) -> bool:
+def is_machine_fault(error: BaseException) -> bool:
     """Whether something other than the trial itself went wrong: a disk, a lock, memory."""
     seen: BaseException | None = error
     while seen is not None:

@@ -73,13 +73,13 @@ Printed = float | int | str | None
 PAPER = "paper"
 
 
-class Table(BaseModel):
+class SpecTable(BaseModel):
     """Unknown names and wrong types are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class LogUniform(Table):
+class LogUniform(SpecTable):
     """A random number whose logarithm is uniform."""
 
     low: PositiveFloat
@@ -95,7 +95,7 @@ class LogUniform(Table):
 Choices = LogUniform | Annotated[list[Any], Field(min_length=1)]
 
 
-class ModelSpec(Table):
+class ModelSpec(SpecTable):
     """One line of a figure, or row of a table: a model, in one size or in several that are searched."""
 
     label: str
@@ -109,7 +109,7 @@ class ModelSpec(Table):
         return self.by_language.get(language.partition("(")[0], self.names)
 
 
-class Output(Table):
+class Output(SpecTable):
     """A figure or table."""
 
     label: Name
@@ -129,7 +129,7 @@ class Output(Table):
     note: str = ""
 
 
-class Scale(Table):
+class Scale(SpecTable):
     """What is different at a scale; what is not given stays as it is."""
 
     about: str = ""
@@ -141,14 +141,14 @@ class Scale(Table):
     settings: dict[str, Any] = {}
 
 
-class Until(Table):
+class Until(SpecTable):
     """Success of a group: a complete run whose validation cross-entropy difference is no more than this."""
 
     difference: PositiveFloat
     """In nats per symbol."""
 
 
-class Extend(Table):
+class Extend(SpecTable):
     """More epochs for runs that still improve when they reach their limit."""
 
     epochs: PositiveInt
@@ -159,7 +159,7 @@ class Extend(Table):
     """If the best epoch is among so many last ones."""
 
 
-class Budget(Table):
+class Budget(SpecTable):
     """What the runs of a group may spend together: no further one begins once it is spent."""
 
     epochs: PositiveInt | None = None
@@ -173,7 +173,7 @@ class Budget(Table):
         return self
 
 
-class Rules(Table):
+class Rules(SpecTable):
     """How many runs a group gets, which are all runs of one label on one language, and how long they are.
 
     A run that has begun is always completed: its early values say little about its end.

@@ -21,11 +21,11 @@ from typing import Any, Literal
 
 from ndstack import files
 from ndstack.errors import NdstackError
+from ndstack.experiments.experiment import Experiment, Extend
+from ndstack.experiments.jobs import FAILED, RESULT, Measure, is_done, more_epochs
 from ndstack.experiments.known import KnownRuns
 from ndstack.experiments.records import Record, Tables, is_tables
-from ndstack.experiments.spec import Experiment, Extend
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import FAILED, RESULT, Measure, is_done, more_epochs
 from ndstack.training import Run
 from ndstack.training.config import merge
 from ndstack.training.run import STATE, is_run

@@ -8,36 +8,36 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ndstack.experiments.engines.parcels import Parcel, Sender, unpack
-from ndstack.experiments.work import Outcome, parse_job, work
+from ndstack.experiments.engines.transfer import ChangedFiles, FileContents, write_files
+from ndstack.experiments.jobs import JobOutcome, do_job, parse_job
 
 LOOK = 0.2
 """Seconds between looks at whether the trial has ended."""
 
 
-def work_remotely(text: bytes, given: Parcel, every: float) -> Iterator[tuple[Parcel, bytes]]:
+def run_remote_job(text: bytes, given: FileContents, every: float) -> Iterator[tuple[FileContents, bytes]]:
     """Do a job; yields what changed in its folder now and then, at the end with the outcome.
 
     Args:
         text: the job as JSON.
         given: what there is of the trial already.
-        every: seconds between parcels.
+        every: seconds between files.
     """
     with tempfile.TemporaryDirectory(prefix="ndstack-") as place:
         folder = Path(place) / "trial"
-        unpack(folder, given)
-        sender = Sender(folder, given)
+        write_files(folder, given)
+        sender = ChangedFiles(folder, given)
         job = parse_job(text).model_copy(update={"folder": str(folder)})
-        outcomes: list[Outcome] = []
-        thread = threading.Thread(target=lambda: outcomes.append(work(job)), daemon=True)
+        outcomes: list[JobOutcome] = []
+        thread = threading.Thread(target=lambda: outcomes.append(do_job(job)), daemon=True)
         thread.start()
         yield {}, b""
         sent = time.monotonic()
         while thread.is_alive():
             thread.join(LOOK)
             if time.monotonic() - sent > every and folder.exists():
-                parcel = sender.pack()
-                if parcel:
-                    yield parcel, b""
+                contents = sender.read()
+                if contents:
+                    yield contents, b""
                 sent = time.monotonic()
-        yield sender.pack(), outcomes[0].model_dump_json().encode()
+        yield sender.read(), outcomes[0].model_dump_json().encode()

@@ -1,4 +1,4 @@
-"""`python -m ndstack.experiments.worker`: a process of the local engine.
+"""`python -m ndstack.experiments.engines.worker`: a process of the local engine.
 
 Jobs come as lines of JSON on standard input, outcomes go as lines of JSON to standard output. When the input
 ends, the sweep is gone, and so is this process.
@@ -20,13 +20,13 @@ def main() -> None:
     jobs: queue.Queue[bytes] = queue.Queue()
     threading.Thread(target=_listen, args=(jobs,), daemon=True).start()
 
-    from ndstack.experiments.work import parse_job, work
+    from ndstack.experiments.jobs import do_job, parse_job
 
     while True:
         job = parse_job(jobs.get())
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            outcome = work(job)
+            outcome = do_job(job)
         finally:
             signal.signal(signal.SIGINT, _end)
         replies.write(outcome.model_dump_json().encode() + b"\n")
