@@ -146,7 +146,7 @@ class Scripted(Inline):
         return [self.script(job, self.tries.count(job.id))]
 
 
-def test_outside_failures_are_tried_again_a_few_times_inside_ones_are_not(small, tmp_path):
+def test_faults_of_the_machine_are_tried_again_a_few_times_failures_are_not(small, tmp_path):
     folder, trials = begin(small, tmp_path)
 
     def script(job, attempt):

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ndstack.errors import NdstackError
 from ndstack.experiments.experiment import Experiment
@@ -47,7 +46,7 @@ def read_experiments(path: Path) -> list[Experiment]:
     return found
 
 
-def _experiment(path: Path, number: int, entry: Any) -> Experiment:
+def _experiment(path: Path, number: int, entry: object) -> Experiment:
     source = f"{path}, experiment {number}"
     if not isinstance(entry, Mapping):
         raise NdstackError(f"{source}: expected a table")

@@ -20,7 +20,7 @@ Pair = tuple[str, str]
 class Pace:
     """What trials of one model on one language took."""
 
-    seconds_an_epoch: float
+    seconds_per_epoch: float
     epochs: float
     """The mean of the complete trials; of none if there are none."""
 
@@ -66,7 +66,7 @@ def expect(paces: Mapping[Pair, Pace], trial: Trial, *, all_epochs: bool = False
         if found:
             most = trial.config.training.most_epochs
             epochs = [most if all_epochs else min(most, pace.epochs or most) for pace in found]
-            seconds = [pace.seconds_an_epoch * count for pace, count in zip(found, epochs, strict=True)]
+            seconds = [pace.seconds_per_epoch * count for pace, count in zip(found, epochs, strict=True)]
             return round(statistics.fmean(epochs)), statistics.fmean(seconds)
     return None
 
@@ -105,7 +105,7 @@ class FullScale:
     pairs: int
     """How many pairs of model and language were measured."""
     elsewhere: float | None
-    """With the given seconds of an epoch, and the epochs of `likely`, or else of `most`."""
+    """With the given seconds per epoch, and the epochs of `likely`, or else of `most`."""
 
 
 def full_scale(
@@ -117,7 +117,7 @@ def full_scale(
         folder: of the trials.
         measured: those that may have run.
         full: all trials at full scale.
-        given: seconds of an epoch somewhere else, by label.
+        given: seconds per epoch elsewhere, by label.
     """
     sizes = {_size(trial) for trial in full}
     alike = [trial for trial in measured if _size(trial) in sizes]
@@ -130,7 +130,7 @@ def full_scale(
     elsewhere = None
     if {trial.label for trial in full} <= given.keys():
         there = {
-            label: {key: dataclasses.replace(pace, seconds_an_epoch=seconds) for key, pace in paces.items()}
+            label: {key: dataclasses.replace(pace, seconds_per_epoch=seconds) for key, pace in paces.items()}
             for label, seconds in given.items()
         }
         elsewhere = _sum(expect(there[trial.label], trial, all_epochs=cut) for trial in full)

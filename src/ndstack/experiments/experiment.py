@@ -70,6 +70,8 @@ Kind = Literal[
     "curves", "capacity", "times", "perplexity", "circuits", "scatter", "evolution", "pca", "heatmaps"
 ]
 Printed = float | int | str | None
+Values = dict[str, Any]
+"""Plain data, as in a TOML or JSON file."""
 PAPER = "paper"
 
 
@@ -92,7 +94,7 @@ class LogUniform(SpecTable):
         return self
 
 
-Choices = LogUniform | Annotated[list[Any], Field(min_length=1)]
+Choices = LogUniform | Annotated[list[object], Field(min_length=1)]
 
 
 class ModelSpec(SpecTable):
@@ -102,7 +104,7 @@ class ModelSpec(SpecTable):
     names: list[str] = []
     by_language: dict[str, list[str]] = {}
     """For languages on which the sizes are others."""
-    settings: dict[str, Any] = {}
+    settings: Values = {}
 
     def on(self, language: str) -> list[str]:
         """The names of the models that are tried on a language."""
@@ -138,7 +140,7 @@ class Scale(SpecTable):
     names: dict[str, list[str]] = {}
     """Models by label, in these sizes only."""
     alphabet_sizes: list[PositiveInt] | None = None
-    settings: dict[str, Any] = {}
+    settings: Values = {}
 
 
 class Until(SpecTable):
@@ -202,7 +204,7 @@ class Experiment(Rules):
     search: dict[str, Choices] = {}
     order: Order = "listed"
     seed: NonNegativeInt = 0
-    settings: dict[str, Any] = {}
+    settings: Values = {}
     outputs: list[Output] = []
     scales: dict[str, Scale] = {}
 
@@ -238,7 +240,7 @@ class Experiment(Rules):
             else model
             for model in self.models
         ]
-        changes: dict[str, Any] = {"models": specs, "settings": merge(self.settings, chosen.settings)}
+        changes: Values = {"models": specs, "settings": merge(self.settings, chosen.settings)}
         for field in ("restarts", "search", "alphabet_sizes"):
             value = getattr(chosen, field)
             if value is not None:

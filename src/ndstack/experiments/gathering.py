@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ndstack import files
 from ndstack.errors import NdstackError
+from ndstack.experiments.experiment import Values
 from ndstack.experiments.identity import describe_stages, portable_settings, record_id
 from ndstack.experiments.jobs import RESULT, TEST, TEXT
 from ndstack.experiments.records import Ended, Epoch, Record, Tables, is_tables, rounded
@@ -158,7 +158,7 @@ def read_run(
     name = record_id(config, stages)
     environment, result = _read(run.folder / ENVIRONMENT), _read(run.folder / RESULT)
     text = _read(run.folder / TEXT)
-    values: dict[str, Any] = {
+    values: Values = {
         "id": name,
         "experiment": origin.experiment,
         "label": origin.label,
@@ -266,7 +266,7 @@ def _parameters(run: Run) -> int | None:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _test(path: Path) -> dict[str, Any]:
+def _test(path: Path) -> Values:
     """What was measured on the test set, overall and by length."""
     found = _read(path) if path.exists() else {"by_length": []}
     try:
@@ -286,7 +286,7 @@ def _date(log: Path) -> str:
     return lines[-1][:10] if lines else ""
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Values:
     """What a file of a run says; nothing if it is not there."""
     if not path.exists():
         return {}

@@ -1,4 +1,4 @@
-"""What is done for one trial, in whatever process: train, or go on; measure; write down how it ended.
+"""What is done for one trial, in any process: train or resume it, measure it, and write down how it ended.
 
 A trial's folder is an ordinary run folder with two more files: `result.json` once it is complete, and what
 was measured with the best model, `test.json` or `text.json`.
@@ -10,13 +10,13 @@ import json
 import shutil
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import ValidationError
 
 from ndstack import files
 from ndstack.errors import BusyError, NdstackError, first_problem, is_out_of_memory
-from ndstack.experiments.experiment import Extend
+from ndstack.experiments.experiment import Extend, Values
 from ndstack.training import Run, RunConfig, change_settings, evaluate, make_test_data, train
 from ndstack.training.config import Settings
 from ndstack.training.launch import use_threads
@@ -44,12 +44,12 @@ class JobOutcome(Settings):
 
     id: str
     state: Literal["done", "failed", "machine", "interrupted"]
-    """Inside: it would fail again, such as a loss that is not a number. Outside: the machine's fault."""
+    """Failed: it would fail again, such as by a loss that is not a number. Machine: the machine failed."""
     message: str = ""
 
 
 def do_job(job: Job) -> JobOutcome:
-    """Do all that is left of a job; errors become outcomes."""
+    """Do all that is left of a job. Errors do not pass: they become outcomes."""
     try:
         run_trial(job)
     except KeyboardInterrupt:
@@ -64,13 +64,13 @@ def do_job(job: Job) -> JobOutcome:
 
 
 def run_trial(job: Job) -> None:
-    """Train a model, or go on with it, and measure it."""
+    """Train a model, or resume its training, and measure it."""
     folder = Path(job.folder)
     if is_done(folder, job.measure) and more_epochs(Run.open(folder), job.config, job.extend) is None:
         return
     began = (folder / STATE).exists()
     if not began and folder.exists():
-        with files.locked(folder):  # nobody else is at it
+        with files.locked(folder):  # no other process is writing there
             _empty(folder)
     result = _train(folder, None if began else job.config)
     run = Run.open(folder)
@@ -138,7 +138,7 @@ def parse_job(text: str | bytes) -> Job:
         raise NdstackError(f"not a job: {first_problem(error)}") from None
 
 
-def _train(folder: Path, config: RunConfig | None) -> dict[str, Any]:
+def _train(folder: Path, config: RunConfig | None) -> Values:
     known = config or Run.open(folder).config
     if known.corpus is not None:
         from ndstack.text import launch

@@ -27,6 +27,9 @@ RUNS, CURVES, VIEWS = "runs.csv", "curves.csv", "views.json"
 Ended = Literal["converged", "epoch limit", "interrupted"]
 """Converged: no improvement for as many epochs as the settings say. Interrupted: it is not complete."""
 
+Views = dict[Any, Any]
+"""Of one run, by name: see `ndstack.experiments.stack_views`."""
+
 _Row = TypeVar("_Row", bound="_TableRow")
 
 
@@ -141,7 +144,7 @@ class Tables:
 
     runs: dict[str, Record]
     curves: dict[str, tuple[Epoch, ...]]
-    views: dict[str, dict[Any, Any]] = dataclasses.field(default_factory=dict)
+    views: dict[str, Views] = dataclasses.field(default_factory=dict)
     """Of stacks, for the few runs that figures 6.2, 9.4 and 9.5 are about."""
 
     @classmethod
@@ -175,7 +178,7 @@ class Tables:
         files.replace(folder / CURVES, _csv(Epoch, epochs))
         files.replace(folder / RUNS, _csv(Record, ordered))
 
-    def with_run(self, record: Record, curve: Sequence[Epoch], views: dict[Any, Any] | None = None) -> Tables:
+    def with_run(self, record: Record, curve: Sequence[Epoch], views: Views | None = None) -> Tables:
         """With the rows of one more run, which replace those that the run had."""
         kept = {**self.views, record.id: views} if views else self.views
         return Tables({**self.runs, record.id: record}, {**self.curves, record.id: tuple(curve)}, kept)

@@ -102,7 +102,7 @@ def trials_sheet(runs: Sequence[Finished]) -> Sheet:
                 _stages(training),
             ]
         )
-    return Sheet([*columns, "Validation", "Seconds an epoch", "Seconds", "Updates", "Stages before"], rows)
+    return Sheet([*columns, "Validation", "Seconds per epoch", "Seconds", "Updates", "Stages before"], rows)
 
 
 def _stages(training: TrainingConfig) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ndstack.analysis.figures import Evolution, readings_by_next_symbol
 from ndstack.analysis.figures.pca import components
@@ -22,6 +23,7 @@ from ndstack.training.run import BEST
 
 ViewName = Literal["evolution", "readings", "heat_map"]
 View = dict[str, Any]
+Floats = NDArray[np.float64]
 
 MARKER = "#"
 SAMPLES = 100
@@ -109,7 +111,7 @@ def view_readings(run: Run) -> View:
     }
 
 
-def measure_purity(readings: Any, labels: Sequence[str]) -> float:
+def measure_purity(readings: Floats, labels: Sequence[str]) -> float:
     """The share of readings that are nearest to the mean of those of their own symbol."""
     kinds = sorted(set(labels))
     own = np.array([kinds.index(label) for label in labels])
@@ -137,7 +139,7 @@ def measure_pattern(view: View) -> float:
     return float(distances[same].mean()) / total if total > 0 else 1.0
 
 
-def correct_shares(evolution: Evolution) -> Any:
+def correct_shares(evolution: Evolution) -> Floats:
     """[epochs, n]: the share of push before the middle of w#w^R, of replace at it, of pop after it."""
     if MARKER not in evolution.inputs or "replace" not in evolution.action_names:
         raise NdstackError("the figure is about nondeterministic stacks on marked reversal; name these alone")
@@ -166,5 +168,5 @@ def measure_view(run: Run, name: ViewName) -> View:
     return makers[name](run)
 
 
-def _plain(values: Any) -> Any:
+def _plain(values: ArrayLike) -> Any:
     return np.round(np.asarray(values, np.float64), DIGITS).tolist()

@@ -2,8 +2,9 @@
 
 A complete trial is never run again. What is complete is decided by its folder, or by tables of runs that were
 made elsewhere; one driver at a time has the folder of the sweep. A trial that was interrupted is resumed. One
-that failed for outside reasons (its process killed, a disk full) is tried again a few times, and again when
-the sweep is continued; one that failed for reasons of its own is reported, and tried again only on request.
+that failed by a fault of the machine (its process killed, a disk full) is tried again a few times, and again
+when the sweep is continued; one that failed for reasons of its own is reported, and tried again only on
+request.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ndstack.experiments.trials import Trial
 
 ATTEMPTS = 3
 PAUSE = 1.0
-"""Seconds before a trial that failed for outside reasons is tried again; more each time."""
+"""Seconds before a trial is tried again after a fault of the machine; more each time."""
 TICK = 1.0
 
 
@@ -44,7 +45,7 @@ class Summary:
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
     """Failed for reasons of their own: trial to message."""
     given_up: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Failed for outside reasons too often."""
+    """Failed too often by faults of the machine."""
     not_needed: dict[str, str] = dataclasses.field(default_factory=dict)
     """Not run, since their group has ended: trial to reason."""
 

@@ -6,11 +6,11 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 from ndstack import files, zoo
 from ndstack.errors import NdstackError
 from ndstack.experiments.claims.evidence import SOLVED
+from ndstack.experiments.experiment import Values
 from ndstack.experiments.gathering import Origin, read_run
 from ndstack.experiments.records import Record
 from ndstack.nn.storage.files import CONFIGURATION
@@ -35,7 +35,7 @@ class ZooEntry:
         """Of its parameters."""
         return (zoo.resolve(self.name) / BEST).stat().st_size
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Values:
         """One row of a list."""
         record = self.record
         return {

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, ValidationError
 
 from ndstack.errors import NdstackError, first_problem
-from ndstack.experiments.experiment import SpecTable
+from ndstack.experiments.experiment import SpecTable, Values
 from ndstack.experiments.registry import find
 from ndstack.training.config import read_toml
 
@@ -97,7 +97,7 @@ class _File(SpecTable):
 
 def read_claims(path: Path | None = None) -> list[Claim]:
     """The claims of a file, or those of the dissertation."""
-    values: dict[str, Any]
+    values: Values
     if path is None:
         place = resources.files("ndstack.experiments.claims") / "claims.toml"
         with resources.as_file(place) as file:

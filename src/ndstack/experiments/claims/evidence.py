@@ -11,11 +11,11 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ndstack.errors import NdstackError
 from ndstack.experiments.claims.claim import RunStatistic
 from ndstack.experiments.results import Finished
+from ndstack.experiments.trials import Setting
 
 SOLVED = 0.05
 """Nats per symbol above the lower bound, on validation strings of 40 to 80 symbols."""
@@ -86,7 +86,7 @@ def metric_of(one: Finished, metric: str) -> float | None:
         return record.stack_measures.get(metric.removeprefix("stack."))
     if metric.startswith("circuit."):
         return record.circuits.get(metric.removeprefix("circuit."))
-    plain: dict[str, Any] = {
+    plain: dict[str, float | None] = {
         "difference": record.difference,
         "test": record.test_difference,
         "perplexity": record.perplexity,
@@ -94,8 +94,7 @@ def metric_of(one: Finished, metric: str) -> float | None:
         "sg_score": record.sg_score,
     }
     if metric in plain:
-        value: float | None = plain[metric]
-        return value
+        return plain[metric]
     makers: dict[str, Callable[[], float | None]] = {
         "test_short": lambda: _test(one, 0, LONGEST_SEEN),
         "test_long": lambda: _test(one, LONGEST_SEEN + 1, LONGEST_TESTED),
@@ -157,7 +156,7 @@ def value_of(runs: Sequence[Finished], metric: str, statistic: RunStatistic, cou
         if metric in ("difference", "perplexity"):
             return expected_best([value for _, value in known], count)
         return min(known, key=lambda pair: pair[0].score)[1]
-    settings: dict[Any, list[float]] = {}
+    settings: dict[Setting, list[float]] = {}
     for one, value in known:
         settings.setdefault(one.setting, []).append(value)
     groups = [values for values in settings.values() if len(values) >= 3]

@@ -81,7 +81,7 @@ class Ray:
         return self
 
     def _check_address(self) -> None:
-        """Ray itself takes minutes to say that nobody is there."""
+        """Check that a machine answers at the address, which Ray itself takes minutes to find out."""
         if "://" in (self._address or ""):
             raise NdstackError(
                 f"--address {self._address} given, expected auto or HOST:PORT, on a machine of the cluster"
@@ -97,7 +97,7 @@ class Ray:
             ) from None
 
     def _check_room(self) -> None:
-        """A trial that fits nowhere would wait for ever."""
+        """Check that the cluster has room for a trial, which would otherwise wait forever."""
         have = self._ray.cluster_resources()
         for kind, wanted in (("CPU", self._cpus), ("GPU", self._gpus)):
             there = have.get(kind, 0.0)
@@ -118,12 +118,12 @@ class Ray:
         return max(1, int(room)) if room != float("inf") else self._workers
 
     def submit(self, job: Job) -> None:
-        """Hand it to Ray, with what there is of it."""
+        """Hand a job to Ray, with the files that its folder already has."""
         contents = read_files(Path(job.folder))
         self._jobs[self._task.remote(job.model_dump_json().encode(), contents, self._every)] = job
 
     def poll(self, timeout: float) -> list[JobOutcome | Lost]:
-        """Take in files; outcomes come with the last one of a trial."""
+        """Take in files; the outcome of a trial comes with its last ones."""
         ended: list[JobOutcome | Lost] = []
         if not self._jobs:
             time.sleep(timeout)
@@ -141,7 +141,7 @@ class Ray:
         return ended
 
     def stop(self) -> None:
-        """What came back is kept; the rest of the work is given up."""
+        """Cancel all trials; the files that have come back are kept."""
         for stream in self._jobs:
             self._ray.cancel(stream, force=True)
         self._jobs = {}

@@ -1,4 +1,4 @@
-"""What runs on a machine of a Ray cluster: a trial in a folder of its own, sent back piece by piece."""
+"""What runs on a machine of a Ray cluster: one trial, whose files are sent back as they change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOK = 0.2
 
 
 def run_remote_job(text: bytes, given: FileContents, every: float) -> Iterator[tuple[FileContents, bytes]]:
-    """Do a job; yields what changed in its folder now and then, at the end with the outcome.
+    """Run a job; yields the files that have changed now and then, and the outcome with the last ones.
 
     Args:
         text: the job as JSON.

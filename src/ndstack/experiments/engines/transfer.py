@@ -1,4 +1,4 @@
-"""A trial's folder as bytes, to and from a machine that shares no disk with the sweep."""
+"""The files of a trial as bytes, which travel between machines that share no disk."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NAME = re.compile(r"(?:(?:last|snapshots)/)?[A-Za-z0-9][\w.-]*")
 
 
 class ChangedFiles:
-    """Packs what is new in a folder; each file once for each of its versions."""
+    """Reads the files of a folder that have changed since they were last read."""
 
     def __init__(self, folder: Path, known: FileContents) -> None:
         self.folder = folder
         self._sent = {name: self._version(name) for name in known}
 
     def read(self) -> FileContents:
-        """What changed since the last time. The state is read first: what is newer than it does no harm."""
+        """The files that have changed. The state is read first: files newer than it do no harm."""
         names = [
             path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file()
         ]
@@ -46,12 +46,12 @@ class ChangedFiles:
 
 
 def read_files(folder: Path) -> FileContents:
-    """Everything in a folder."""
+    """All files of a trial's folder."""
     return ChangedFiles(folder, {}).read() if folder.exists() else {}
 
 
 def write_files(folder: Path, contents: FileContents) -> None:
-    """Write files so that one can go on from them at any moment.
+    """Write files in such an order that the trial can be resumed from them at any moment.
 
     The state comes after the best model, the result after everything.
     """

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ndstack.experiments.experiment import Experiment, Output
 from ndstack.experiments.figures.panels import draw_band, draw_legend, draw_line
 from ndstack.experiments.results import Finished, mean_by_length, mean_curve, select
@@ -30,7 +28,7 @@ def draw_curves(output: Output, experiment: Experiment, runs: Sequence[Finished]
             if not chosen:
                 continue
             mean, deviation = mean_curve(chosen)
-            epochs = np.arange(1, len(mean) + 1)
+            epochs = range(1, len(mean) + 1)
             draw_line(left, epochs, mean, label, index)
             if len(chosen) > 1:
                 draw_band(left, epochs, mean, deviation, index)
