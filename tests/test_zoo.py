@@ -13,7 +13,7 @@ from ndstack.cli import app
 from ndstack.errors import NdstackError
 from ndstack.experiments import zoo as keeper
 from ndstack.experiments.claims.evidence import SOLVED
-from ndstack.training import Run, evaluate, make_test_data
+from ndstack.training import Run, change_settings, evaluate, make_test_data
 
 NAMES = zoo.names()
 
@@ -85,6 +85,11 @@ def test_only_what_has_learned_its_language_comes_in(tmp_path):
     name = NAMES[0]
     place, into = tmp_path / "run", tmp_path / "zoo"
     shutil.copytree(zoo.resolve(name), place)
+    epochs = len(Run.open(place).metrics())
+    change_settings(place, {"training": {"max_epochs": epochs + 1}})
+    with pytest.raises(NdstackError, match="has not ended: resume it with ndstack train --resume"):
+        keeper.add(place, into=into)
+    change_settings(place, {"training": {"max_epochs": epochs}})
     with pytest.raises(NdstackError, match="was not measured on the test set"):
         keeper.add(place, into=into)
     (place / "test.json").write_text(json.dumps({"overall": {"difference": 0.02}, "by_length": []}))

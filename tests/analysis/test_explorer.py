@@ -321,7 +321,7 @@ def test_too_many_requests_are_refused_and_those_that_wait_are_dropped_when_supe
             waiting.result(60)
         alone = pool.submit(wait, queue.register(None))
         queue.close()
-        with pytest.raises(SupersededError, match="about to end"):
+        with pytest.raises(SupersededError, match="shutting down"):
             alone.result(60)
     queue = RequestQueue()
     with queue.working(queue.register("d")):

@@ -73,3 +73,10 @@ def test_numba_with_another_cache_is_left_alone(monkeypatch: pytest.MonkeyPatch)
 def test_the_folder_of_compiled_code_may_be_unknown() -> None:
     assert numba_internals.cache_folder(object()) is None
     assert numba_internals.cache_folder(SimpleNamespace(_cache=SimpleNamespace(cache_path="here"))) == "here"
+
+
+@pytest.mark.compiled
+def test_numba_that_links_in_another_way_compiles_by_its_own_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert numba_internals.compile_as_whole().keys() == {"pipeline_class"}
+    monkeypatch.setattr(numba_internals, "_part", lambda name: SimpleNamespace())
+    assert numba_internals.compile_as_whole() == {}

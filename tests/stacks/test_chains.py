@@ -234,6 +234,7 @@ def test_two_threads_continue_one_state() -> None:
             for branch, result in zip((left, right), found, strict=True):
                 whole, _ = STACK.scan(torch.cat([stem, branch], 1))
                 assert close(result.result()[0], whole[:, 3:])
+        _, state = stepped(stem)
     assert state.place is not None
     first, second = (with_room(state.memory, state.place, 2)[0][0] for _ in range(2))
     assert first.data_ptr() != second.data_ptr()

@@ -165,7 +165,7 @@ def test_parameter_counts_are_the_dissertations():
 
 
 def test_models_that_cannot_read_a_stream_or_this_text_are_refused(corpus):
-    with pytest.raises(NdstackError, match="keeps every element"):
+    with pytest.raises(NdstackError, match="never discards an element"):
         configure(corpus.folder, "strat-3")
     with pytest.raises(NdstackError, match="knows 4 words, expected the 8"):
         TextTask(corpus, small("lstm"))

@@ -45,20 +45,22 @@ LEARNED = 0.5
 DIGITS = 3
 
 
-def views_of(run: Run) -> dict[ViewName, View]:
-    """All views that the parameters of a run allow: those of the runs behind the three figures."""
+def possible_views(run: Run) -> list[ViewName]:
+    """The views that the parameters of a run allow: those of the runs behind the three figures."""
     model, language = run.config.model or "", run.config.language
-    found: dict[ViewName, View] = {}
     if run.config.corpus is not None or not model.startswith(("ns", "rns")):
-        return found
+        return []
     if language.partition("(")[0] != "marked-reversal":
-        return found
-    if len(run.snapshots()) >= ENOUGH_SNAPSHOTS:
-        found["evolution"] = view_evolution(run)
+        return []
+    found: list[ViewName] = ["evolution"] if len(run.snapshots()) >= ENOUGH_SNAPSHOTS else []
     if "k=40" in language and (run.folder / BEST).exists():
-        found["readings"] = view_readings(run)
-        found["heat_map"] = view_heat_map(run)
+        found += ["readings", "heat_map"]
     return found
+
+
+def views_of(run: Run) -> dict[ViewName, View]:
+    """All views that the parameters of a run allow."""
+    return {name: measure_view(run, name) for name in possible_views(run)}
 
 
 def summarize(views: dict[ViewName, View]) -> dict[str, float]:

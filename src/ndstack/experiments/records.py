@@ -88,6 +88,8 @@ class Record(_TableRow):
     circuits: dict[str, float] = Field(default_factory=dict)
     inside: dict[str, float] = Field(default_factory=dict)
     """What was measured of the stack itself: see `ndstack.experiments.inside`."""
+    processor_seconds: float | None = None
+    """Which other programs on the machine do not lengthen; of all epochs, if all were measured."""
 
     @property
     def complete(self) -> bool:
@@ -129,6 +131,8 @@ class Epoch(_TableRow):
     train: float | None = None
     learning_rate: float | None = None
     seconds: float | None = None
+    processor_seconds: float | None = None
+    """Which other programs on the machine do not lengthen."""
 
 
 @dataclasses.dataclass(frozen=True)

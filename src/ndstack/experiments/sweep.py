@@ -20,9 +20,9 @@ from typing import NoReturn
 
 from ndstack import files
 from ndstack.experiments.engines import Engine, Lost
-from ndstack.experiments.estimate import expect, measure
+from ndstack.experiments.estimate import expect, expect_group, measure
 from ndstack.experiments.folder import COMPLETE, Status, SweepFolder
-from ndstack.experiments.groups import group_of, members, not_needed
+from ndstack.experiments.groups import Group, group_of, members, not_needed, spent
 from ndstack.experiments.spec import Experiment, Rules
 from ndstack.experiments.trials import Trial
 from ndstack.experiments.work import Job, Measure, Outcome
@@ -283,15 +283,27 @@ class _Driver:
         self.watcher.tick(list(self.running.values()), self.left)
 
     def _estimate(self) -> float | None:
-        paces = measure(self.folder, [*self.summary.done[-50:], *self.running.values()])
-        total = 0.0
-        waiting = [item.trial for item in (*self.waiting, *(one for _, one in self.pausing))]
-        for trial in [*waiting, *self.running.values()]:
-            seconds = expect(paces, trial)
-            if seconds is None:
+        """Seconds until the sweep is over; trials that rules may leave out count by their chance."""
+        complete = [*self.summary.done[-50:], *self.summary.known[-50:]]
+        paces = measure(self.folder, [*complete, *self.running.values()])
+        total, groups = 0.0, dict[tuple[int, Group], list[tuple[int, float]]]()
+        owners: dict[tuple[int, Group], _Item] = {}
+        begun = [self.owners[name] for name in self.running]
+        for item in [*begun, *self.waiting, *(one for _, one in self.pausing)]:
+            expected = expect(paces, item.trial)
+            if expected is None:
                 return None
-            run = self.folder.run(trial)
-            total += max(0.0, seconds - (sum(run.seconds().values()) if run is not None else 0.0))
+            run = self.folder.run(item.trial)
+            if run is None and item.trial.id not in self.running:
+                key = id(item.portion), group_of(item.trial)
+                owners[key] = item
+                groups.setdefault(key, []).append(expected)
+            else:
+                total += max(0.0, expected[1] - (sum(run.seconds().values()) if run is not None else 0.0))
+        for key, trials in groups.items():
+            portion = owners[key].portion
+            so_far = spent(self.folder, owners[key].group, portion.measures, portion.rules.extend)
+            total += expect_group(portion.rules, so_far, trials)
         return total / max(1, self.engine.slots())
 
 

@@ -162,7 +162,9 @@ def _beside(output: Output, experiment: Experiment, runs: Sequence[Finished]) ->
 
 def _ours(output: Output, chosen: Sequence[Finished]) -> list[Cell]:
     if output.kind == "times":
-        seconds = [epoch.seconds for one in chosen for epoch in one.curve if epoch.seconds is not None]
+        epochs = [epoch for one in chosen for epoch in one.curve]
+        worked = [one.processor_seconds for one in epochs if one.processor_seconds is not None]
+        seconds = worked or [one.seconds for one in epochs if one.seconds is not None]
         return [statistics.fmean(seconds) if seconds else None]
     best = chosen[0]
     if output.kind == "circuits":

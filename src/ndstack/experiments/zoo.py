@@ -75,6 +75,8 @@ def add(folder: str | Path, *, into: Path = zoo.HERE) -> Exhibit:
     if not run.metrics() or not (run.folder / BEST).exists():
         raise NdstackError(f"{folder} has no complete epoch; expected a run that was trained")
     record, _ = read_run(run, Origin(cpu=cpu_model(), simd=simd()))
+    if not record.complete:
+        raise NdstackError(f"{folder} has not ended: resume it with {run.resuming}")
     if record.difference is None or record.difference >= SOLVED:
         raise NdstackError(
             f"{folder} has not learned {record.language}: it is {record.score:.4f} nats per symbol above the "

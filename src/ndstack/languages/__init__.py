@@ -1,4 +1,4 @@
-"""Formal languages with exact sampling, exact probabilities and lower bounds; data sets of them."""
+"""Formal languages with exact sampling, exact probabilities and lower bounds, and their data sets."""
 
 from ndstack.languages.context_free import ContextFreeLanguage, from_grammar
 from ndstack.languages.datasets import Dataset, Plan, make_dataset, read_dataset, write_dataset

@@ -24,9 +24,9 @@ DESCRIPTIONS: dict[str, str] = {
     "unmarked-reverse-and-copy": "w reversed w w",
     "unmarked-copy": "w w",
 }
-"""What each of the formal languages is, by name, in the order of the dissertation."""
+"""A description of each formal language by name, in the order of the dissertation."""
 NAMES = tuple(DESCRIPTIONS)
-"""The names of the formal languages; `get` takes them."""
+"""The names of the formal languages, for `get`."""
 DEFAULT_K = 2
 MOST_SYMBOLS = 10_000
 
@@ -37,9 +37,10 @@ _FIXED: dict[str, Callable[[], Language]] = {
 
 
 def get(name: str) -> Language:
-    """The language called `name`; a number k of symbols (or kinds of brackets) may follow: `dyck(k=5)`.
+    """Return the language called `name`.
 
-    `dyck(public)` and `padded-reversal(public)` have the distribution of the dissertation's public data.
+    A number k of symbols (or kinds of brackets) may follow, as in `dyck(k=5)`. `dyck(public)` and
+    `padded-reversal(public)` have the distribution of the dissertation's public data.
     """
     match = re.fullmatch(r"\s*([\w-]+)\s*(?:\(\s*(?:k\s*=\s*([^)\s]*)|(public))\s*\))?\s*", name)
     if match is None or match[1] not in DESCRIPTIONS:

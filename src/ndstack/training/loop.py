@@ -162,13 +162,14 @@ class _Trainer:
         """Train until the schedule of the stage says stop; why it does."""
         progress = self.progress
         while (reason := progress.schedule.stopped(self.config)) is None:
-            began = time.monotonic()
+            began, worked = time.monotonic(), time.process_time()
             try:
                 self._epoch()
                 self._end_epoch()
             finally:
                 if self.writer is not None:
-                    self.writer.add_time(progress.epoch + (progress.step > 0), time.monotonic() - began)
+                    epoch, seconds = progress.epoch + (progress.step > 0), time.monotonic() - began
+                    self.writer.add_time(epoch, seconds, time.process_time() - worked)
         return reason
 
     def _next_stage(self, reason: str) -> None:

@@ -6,7 +6,7 @@
 | `model.json` | what the model is made of |
 | `environment.json` | versions and machine, for the record |
 | `metrics.jsonl` | one line an epoch; the same bytes however often the run was interrupted |
-| `times.jsonl` | seconds of each epoch |
+| `times.jsonl` | seconds of each epoch, by the clock and of processors |
 | `best.safetensors` | the parameters with the lowest validation cross-entropy |
 | `last/state.safetensors` | all that going on needs: parameters, optimizer, schedule, position, metrics |
 | `snapshots/` | parameters after each epoch, on request |
@@ -121,15 +121,25 @@ class Run:
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         self._append(LOG, f"{now} {message}\n")
 
-    def add_time(self, epoch: int, seconds: float) -> None:
-        """Note how long this process worked on an epoch."""
-        self._append(TIMES, json.dumps({"epoch": epoch, "seconds": round(seconds, 3)}) + "\n")
+    def add_time(self, epoch: int, seconds: float, processor_seconds: float | None = None) -> None:
+        """Note how long this process worked on an epoch: by the clock, and on processors."""
+        times = {"seconds": seconds} | (
+            {"processor_seconds": processor_seconds} if processor_seconds is not None else {}
+        )
+        line = {"epoch": epoch, **{name: round(value, 3) for name, value in times.items()}}
+        self._append(TIMES, json.dumps(line) + "\n")
 
-    def seconds(self) -> dict[int, float]:
-        """How long each epoch took, all sessions together."""
+    def seconds(self, kind: str = "seconds") -> dict[int, float]:
+        """How long each epoch took, all sessions together.
+
+        Args:
+            kind: "seconds" by the clock, or "processor_seconds", which other programs on the machine do not
+                lengthen, and which runs of older versions lack.
+        """
         total: dict[int, float] = {}
         for line in self._lines(TIMES, "epoch", "seconds"):
-            total[line["epoch"]] = total.get(line["epoch"], 0.0) + line["seconds"]
+            if kind in line:
+                total[line["epoch"]] = total.get(line["epoch"], 0.0) + line[kind]
         return total
 
     def metrics(self) -> list[dict[str, Any]]:

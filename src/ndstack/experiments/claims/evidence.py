@@ -21,7 +21,10 @@ SOLVED = 0.05
 """Nats per symbol above the lower bound, on validation strings of 40 to 80 symbols."""
 PATIENCE, TEXT_PATIENCE = 10, 2
 EPOCHS, TEXT_EPOCHS = 200, 100
-LONGEST_SEEN = 80
+FAR = 2 * SOLVED
+"""A model none of whose runs came nearer than this is not a model that had bad luck."""
+LONGEST_SEEN, LONGEST_TESTED = 80, 100
+"""Lengths of the dissertation's training and test sets; longer test strings of ours are no part of claims."""
 CONVERGED_WITHIN = 0.01
 """A run has converged in the first epoch that is within so many nats of its best one."""
 
@@ -54,6 +57,10 @@ class Side:
         """Those that have learned the language."""
         return tuple(one for one in self.runs if is_solved(one))
 
+    def usable(self, least: int) -> tuple[Finished, ...]:
+        """Those that are compared: none that were cut short, if there are enough others."""
+        return self.counted if len(self.settled) >= least else self.runs
+
 
 def is_solved(one: Finished) -> bool:
     """Whether a run has learned its language; on text there is no such thing."""
@@ -70,8 +77,9 @@ def measure(one: Finished, metric: str) -> float | None:
     """A number of a run; None if it was not measured.
 
     difference: on the validation set. test, test_short, test_long: on test strings of all lengths, of up to
-    80 symbols, of more. gap: test_long less test_short. epochs_to_solve, epochs_to_converge. seconds: each
-    epoch. perplexity, test_perplexity, sg_score. size: states times stack symbols. inside.NAME, circuit.NAME.
+    80 symbols, of 81 to 100. gap: test_long less test_short. epochs_to_solve, epochs_to_converge.
+    processor_seconds: of the median epoch. perplexity, test_perplexity, sg_score. size: states times stack
+    symbols. inside.NAME, circuit.NAME.
     """
     record = one.record
     if metric.startswith("inside."):
@@ -90,11 +98,11 @@ def measure(one: Finished, metric: str) -> float | None:
         return value
     makers: dict[str, Callable[[], float | None]] = {
         "test_short": lambda: _test(one, 0, LONGEST_SEEN),
-        "test_long": lambda: _test(one, LONGEST_SEEN + 1, 10**6),
+        "test_long": lambda: _test(one, LONGEST_SEEN + 1, LONGEST_TESTED),
         "gap": lambda: _gap(one),
         "epochs_to_solve": lambda: _first(one, SOLVED) if is_solved(one) else math.inf,
         "epochs_to_converge": lambda: _first(one, one.score + CONVERGED_WITHIN),
-        "seconds": lambda: record.seconds / record.epochs,
+        "processor_seconds": lambda: _processor_seconds(one),
         "size": lambda: _size(record.model),
     }
     if metric not in makers:
@@ -108,8 +116,14 @@ def _test(one: Finished, low: int, high: int) -> float | None:
 
 
 def _gap(one: Finished) -> float | None:
-    long, short = _test(one, LONGEST_SEEN + 1, 10**6), _test(one, 0, LONGEST_SEEN)
+    long, short = _test(one, LONGEST_SEEN + 1, LONGEST_TESTED), _test(one, 0, LONGEST_SEEN)
     return None if long is None or short is None else long - short
+
+
+def _processor_seconds(one: Finished) -> float | None:
+    """Of the median epoch, which does not know of compiling; runs on more than one thread do not count."""
+    known = [epoch.processor_seconds for epoch in one.curve if epoch.processor_seconds is not None]
+    return statistics.median(known) if known and one.record.threads == 1 else None
 
 
 def _first(one: Finished, below: float) -> float:

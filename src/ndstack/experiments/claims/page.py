@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ndstack import files, plotting
 from ndstack.experiments.claims.evidence import (
     EPOCHS,
+    FAR,
     PATIENCE,
     SOLVED,
     TEXT_EPOCHS,
@@ -44,7 +45,7 @@ verdict is written by hand.
   {SOLVED} nats per symbol of the lower bound.
 - A verdict needs **three runs or more on each side**; else it is *undecided*, with how many of the
   runs that the rule needs there are. To say that a model cannot do what the best of 10 or 20 runs
-  does in the dissertation takes ten.
+  does in the dissertation takes ten, or three if none of them comes within {FAR} nats.
 - A run that was **cut short** counts as a success if it has succeeded, and otherwise as nothing.
   What counts as a failure to learn, or as the losing side of a comparison, ended by the recipe's
   own rule: no improvement for {PATIENCE} epochs or all {EPOCHS} of them ({TEXT_PATIENCE} and
@@ -56,7 +57,11 @@ verdict is written by hand.
   bottom of the stack. Runs with **stages** of training (short strings first) are not mixed with
   them; what they say is told beside.
 - *Reproduced*: all parts of a claim hold. *Not reproduced*: none does. *Differs*: some do, or two
-  sides are alike where one was to be better. A claim is undecided as long as one of its parts is.
+  sides are alike where one was to be better, which no further run of other parts can change. Else a
+  claim is undecided as long as one of its parts is.
+- **Better** is better by more than 0.002 nats per symbol and by more than a twentieth of the worse
+  side's distance to the lower bound, unless the claim says more. The rules and why they are as they
+  are stand in [claims.toml](../src/ndstack/experiments/claims/claims.toml).
 
 """
 
@@ -103,7 +108,10 @@ def _entry(entry: Entry, staged: Entry, drawn: bool) -> str:
     lines = [f"\n## {claim.id}\n\n{claim.text.replace('|', chr(92) + '|')} ({claim.section})\n\n"]
     figure = f" **Drawn by** `ndstack report results` as {claim.figure}." if claim.figure else ""
     theirs = claim.theirs or "no numbers printed."
-    lines.append(f"**Verdict**: *{entry.verdict}*. **Theirs**: {theirs}{figure}\n\n")
+    still = (
+        "; open parts cannot change it" if entry.open and not entry.verdict.startswith("undecided") else ""
+    )
+    lines.append(f"**Verdict**: *{entry.verdict}*{still}. **Theirs**: {theirs}{figure}\n\n")
     sides = _sides(entry)
     if entry.runs:
         lines.append("| what the rule compares | |\n|---|---|\n")

@@ -15,12 +15,14 @@ from typing import Literal
 
 import numpy as np
 
-from ndstack.experiments.claims.evidence import Side, measure, show, value_of
+from ndstack.experiments.claims.evidence import FAR, Side, measure, show, value_of
 from ndstack.experiments.claims.spec import Part, RuleName
 
 Answer = Literal["yes", "no", "differs"]
 CIRCUITS = ("Agr.", "Lic.", "GPE", "GSE", "CE", "LDD")
 ENOUGH_TO_CORRELATE = 8
+TWO_SIDED = 1.96
+"""Standard deviations: what is further away happens by chance once in twenty times."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +62,9 @@ def solves(part: Part, side: Side) -> Outcome:
 
 
 def fails(part: Part, side: Side) -> Outcome:
-    """No run solves it."""
-    found = solves(part, side)
+    """No run solves it: `failures` runs ended without success, or `runs` if all of them are far from it."""
+    far = bool(side.runs) and min(one.score for one in side.runs) > FAR
+    found = solves(part.model_copy(update={"failures": part.runs}) if far else part, side)
     turned: dict[Answer, Answer] = {"yes": "no", "no": "yes"}
     return found if found.answer is None else dataclasses.replace(found, answer=turned[found.answer])
 
@@ -71,14 +74,11 @@ def beats(part: Part, left: Side, right: Side) -> Outcome:
     a, b, about = _compared(part, left, right)
     if a is None or b is None:
         return _undecided(part, left, right, about)
-    lead = (a - b) if part.higher else (b - a)
+    lead, margin = (a - b) if part.higher else (b - a), _margin(part, a, b)
     loser = right if lead > 0 else left
     if not _enough(part, left, right) or len(loser.settled) < part.runs:
         return _undecided(part, left, right, about)
-    answer: Answer = "yes" if lead > part.margin else "no" if lead < -part.margin else "differs"
-    if part.margin == 0 and lead == 0:
-        answer = "differs"
-    return Outcome(answer, about)
+    return Outcome("yes" if lead > margin else "no" if lead < -margin else "differs", about)
 
 
 def not_beats(part: Part, left: Side, right: Side) -> Outcome:
@@ -86,11 +86,11 @@ def not_beats(part: Part, left: Side, right: Side) -> Outcome:
     a, b, about = _compared(part, left, right)
     if a is None or b is None or not _enough(part, left, right):
         return _undecided(part, left, right, about)
-    lead = (a - b) if part.higher else (b - a)
-    loser = right if lead > part.margin else left
+    lead, margin = (a - b) if part.higher else (b - a), _margin(part, a, b)
+    loser = right if lead > margin else left
     if len(loser.settled) < part.runs:
         return _undecided(part, left, right, about)
-    return Outcome("no" if lead > part.margin else "yes", about)
+    return Outcome("no" if lead > margin else "yes", about)
 
 
 def alike(part: Part, left: Side, right: Side) -> Outcome:
@@ -116,7 +116,7 @@ def share(part: Part, left: Side, right: Side) -> Outcome:
 
 
 def faster(part: Part, left: Side, right: Side) -> Outcome:
-    """The median run on the left needs fewer epochs to solve the language, by more than the margin, a share.
+    """The median run on the left needs fewer epochs to solve the language, by more than the share.
 
     A run that ended without solving it needs infinitely many; where no median is finite, epochs until a run
     has converged are compared.
@@ -129,9 +129,9 @@ def faster(part: Part, left: Side, right: Side) -> Outcome:
     about = f"{left.name}: {show(a)} epochs, {right.name}: {show(b)}"
     if a is None or b is None or not _enough(part, left, right):
         return _undecided(part, left, right, about)
-    if a < b * (1 - part.margin):
+    if a < b * (1 - part.share):
         return Outcome("yes", about)
-    return Outcome("no" if a > b / (1 - part.margin) else "differs", about)
+    return Outcome("no" if a > b / (1 - part.share) else "differs", about)
 
 
 def above(part: Part, side: Side) -> Outcome:
@@ -145,26 +145,29 @@ def below(part: Part, side: Side) -> Outcome:
 
 
 def near(part: Part, side: Side) -> Outcome:
-    """The number of the side is that of the dissertation, but for the margin, a share of it."""
+    """The number of the side is that of the dissertation, but for a share of it."""
     wanted = part.printed[side.label]
     value = value_of(side.counted, part.metric, part.statistic, part.runs)
     about = f"{side.name}: {show(value)}, expected {show(wanted)}"
     if value is None or len(side.counted) < part.runs:
         return Outcome(None, about, _needs(part, side))
-    answer: Answer = "yes" if abs(value / wanted - 1) <= part.margin else "differs"
+    answer: Answer = "yes" if abs(value / wanted - 1) <= part.share else "differs"
     return Outcome(answer, about, _needs(part, side))
 
 
 def ratio(part: Part, left: Side, right: Side) -> Outcome:
-    """Means have the dissertation's ratio, but for a factor of `threshold`; all runs count."""
-    values = [_mean([measure(one, part.metric) for one in side.runs]) for side in (left, right)]
+    """Means have the dissertation's ratio, but for a factor of `threshold`; all runs that say it count."""
+    known = [
+        [value for one in side.runs for value in [measure(one, part.metric)] if value is not None]
+        for side in (left, right)
+    ]
     printed = part.printed[left.label] / part.printed[right.label]
-    a, b = values
-    needs = {side.name: (len(side.runs), part.runs) for side in (left, right)}
+    a, b = map(_mean, known)
+    needs = {side.name: (len(found), part.runs) for side, found in zip((left, right), known, strict=True)}
     if a is None or b is None:
         return Outcome(None, f"{left.name} / {right.name}: not measured", needs)
     about = f"{left.label} / {right.label}: {show(a)} / {show(b)} = {a / b:.1f}, theirs {printed:.1f}"
-    if not _enough(part, left, right):
+    if min(map(len, known)) < part.runs:
         return Outcome(None, about, needs)
     fits = 1 / part.threshold <= a / b / printed <= part.threshold
     return Outcome("yes" if fits else "differs", about, needs)
@@ -253,12 +256,18 @@ WHOLE: dict[RuleName, Callable[[Part, Sequence[Side], Sequence[Side]], Outcome]]
 
 def _compared(part: Part, left: Side, right: Side) -> tuple[float | None, float | None, str]:
     """The numbers of both sides, each the best of as many runs, and a line about them."""
-    count = min(len(left.runs), len(right.runs))
-    values = [value_of(side.runs, part.metric, part.statistic, count) for side in (left, right)]
+    runs = [side.usable(part.runs) for side in (left, right)]
+    count = min(map(len, runs))
+    values = [value_of(mine, part.metric, part.statistic, count) for mine in runs]
     about = f"{left.name}: {show(values[0])}, {right.name}: {show(values[1])}"
     if part.statistic == "best" and part.metric in ("difference", "perplexity"):
         about += f" (best of {count})"
     return values[0], values[1], about
+
+
+def _margin(part: Part, a: float, b: float) -> float:
+    """By how much one side has to be better than the other."""
+    return max(part.margin, part.share * max(abs(a), abs(b)))
 
 
 def _bound(part: Part, side: Side, holds: Callable[[float], bool], wanted: str) -> Outcome:
@@ -288,7 +297,10 @@ def _correlated(part: Part, x: list[float], y: list[float], what: str) -> Outcom
         return Outcome(None, f"{what}: {len(x)} values", needs)
     r = float(np.corrcoef(x, y)[0, 1])
     about = f"{what}: r = {r:.2f}, {len(x)} values"
-    return Outcome("yes" if abs(r) < part.threshold else "no", about, needs)
+    if abs(r) < part.threshold:
+        return Outcome("yes", about, needs)
+    significant = abs(r) > 1 - 1e-12 or math.atanh(abs(r)) * math.sqrt(len(x) - 3) > TWO_SIDED
+    return Outcome("no" if significant else "differs", about, needs)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

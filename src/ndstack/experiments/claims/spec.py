@@ -64,14 +64,19 @@ class Part(Table):
     """Of several runs: of the best by validation; or the mean, of the setting whose mean is lowest."""
     higher: bool = False
     """Whether more of the metric is better."""
-    margin: float = 0.0
+    margin: float = 0.002
+    share: float = 0.05
+    """Better is better by more than `margin`, and by more than this share of the worse side's number; faster
+    is faster by more than this share, near is nearer than this share of the printed number."""
     threshold: float = 0.0
     printed: dict[str, float] = Field(default_factory=dict)
     """The dissertation's numbers, by label."""
     runs: PositiveInt = 3
     """So many on each side, or the part is undecided."""
-    failures: PositiveInt = 3
-    """So many runs that ended without success say that a model fails."""
+    failures: PositiveInt = 10
+    """So many runs that ended without success say that a model fails; `runs`, if all are far from success."""
+    generally: bool = False
+    """Whether it is enough that the part holds in more than half of all cases."""
 
 
 class Claim(Table):

@@ -4,11 +4,11 @@
 Gates are ordered (input, forget, cell, output), as in `torch.nn.LSTM`.
 """
 
-from ndstack.ops.runtime.compiling import compiler
+from ndstack.ops.runtime.compiling import internal
 from ndstack.ops.runtime.exponentials import sigmoid_each, tanh_each
 from ndstack.ops.runtime.products import add_dots, add_product, copy
 
-_compiled = compiler(nogil=True, fastmath={"contract"})
+_compiled = internal(nogil=True, fastmath={"contract"})
 
 
 @_compiled

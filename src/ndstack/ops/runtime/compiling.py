@@ -26,6 +26,8 @@ HERE = Path(__file__).resolve().parents[2]
 _IMPORT = re.compile(rb"^\s*from ndstack([\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
+_HOW: dict[str, Any] = numba_internals.compile_as_whole()
+
 Compiled = Callable[..., Any]
 """A compiled function; numba infers the types of its arguments and of its result."""
 
@@ -35,7 +37,7 @@ def compiler(**flags: Any) -> Callable[[Compiled], Compiled]:
 
     def compile_later(function: Compiled) -> Compiled:
         try:
-            kept: Compiled = numba.njit(cache=True, **flags)(function)
+            kept: Compiled = numba.njit(cache=True, **_HOW, **flags)(function)
             return kept
         except RuntimeError:  # no place to keep it
             warnings.warn(
@@ -44,10 +46,17 @@ def compiler(**flags: Any) -> Callable[[Compiled], Compiled]:
                 RuntimeWarning,
                 stacklevel=1,
             )
-            temporary: Compiled = numba.njit(**flags)(function)
+            temporary: Compiled = numba.njit(**_HOW, **flags)(function)
             return temporary
 
     return compile_later
+
+
+def internal(**flags: Any) -> Callable[[Compiled], Compiled]:
+    """A decorator for a function that only compiled functions call; it is compiled as a part of them."""
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, **_HOW, **flags}
+    decorate: Callable[[Compiled], Compiled] = numba.njit(**options)
+    return decorate
 
 
 def sources(path: Path, folder: Path = HERE) -> list[Path]:

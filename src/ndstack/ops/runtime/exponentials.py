@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from ndstack.ops.runtime.compiling import compiler
+from ndstack.ops.runtime.compiling import internal
 
 LOWEST, HIGHEST = -708.0, 709.0
 """Beyond these, `exp_each` gives 0 and infinity; between them, all numbers are normal ones."""
@@ -22,7 +22,7 @@ _LOG_2, _LOG_2_REST = 0.6931471803691238, 1.9082149292705877e-10
 _ROUND = 6755399441055744.0
 """1.5 * 2**52: added to a number, it leaves the nearest integer in the last bits."""
 
-_exactly = compiler(nogil=True, boundscheck=False, error_model="numpy", fastmath={"contract"})
+_exactly = internal(nogil=True, boundscheck=False, error_model="numpy", fastmath={"contract"})
 # No "reassoc": adding and subtracting `_ROUND` must not cancel.
 
 

@@ -46,6 +46,22 @@ def listen_to_compiler(started: Callable[[Any], None], ended: Callable[[Any], No
     return True
 
 
+def compile_as_whole() -> dict[str, Any]:
+    """Flags that make numba optimise a function once, with all that it calls (see `linking`).
+
+    Fallback: no flags, and numba optimises each function as often as others that it is part of.
+    """
+    codegen, compiler = _part("codegen"), _part("compiler")
+    needed = {"_get_module_for_linking", "_finalize_final_module", "_optimize_functions", "finalize"}
+    library = getattr(codegen, "JITCodeLibrary", None)
+    builder = getattr(compiler, "DefaultPassBuilder", None)
+    known = needed <= set(dir(library)) and hasattr(compiler, "CompilerBase")
+    known = known and hasattr(getattr(codegen, "CPUCodegen", None), "_module_pass_manager")
+    if not known or not hasattr(builder, "define_nopython_pipeline"):
+        return {}
+    return {"pipeline_class": importlib.import_module("ndstack.ops.runtime.linking").Compiler}
+
+
 def cache_folder(dispatcher: object) -> str | None:
     """The folder in which numba keeps the code of a compiled function; None if it does not, or cannot say."""
     folder: object = getattr(getattr(dispatcher, "_cache", None), "cache_path", None)

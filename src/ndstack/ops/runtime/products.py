@@ -3,10 +3,10 @@
 
 import numpy as np
 
-from ndstack.ops.runtime.compiling import compiler
+from ndstack.ops.runtime.compiling import internal
 
-_compiled = compiler(nogil=True, fastmath={"contract"})
-_summing = compiler(nogil=True, fastmath={"reassoc", "contract", "nsz"})
+_compiled = internal(nogil=True, fastmath={"contract"})
+_summing = internal(nogil=True, fastmath={"reassoc", "contract", "nsz"})
 
 
 @_summing

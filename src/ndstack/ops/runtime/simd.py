@@ -16,7 +16,7 @@ from llvmlite.binding import get_host_cpu_features
 from numba import extending
 from numba.core import cgutils, types
 
-from ndstack.ops.runtime.compiling import compiler
+from ndstack.ops.runtime.compiling import compiler, internal
 
 struct_proxy: Any = cgutils.create_struct_proxy
 
@@ -39,12 +39,12 @@ def entry(function: Callable[..., Any]) -> Any:
 
 def kernel(function: Callable[..., Any]) -> Any:
     """The same for a function that only compiled code calls."""
-    return compiler(**_FLAGS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True})(function)
+    return internal(**_FLAGS)(function)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """The same for a small function that costs less than its call."""
-    return compiler(inline="always", **_FLAGS)(function)
+    return internal(inline="always", **_FLAGS)(function)
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:

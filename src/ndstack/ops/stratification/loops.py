@@ -17,21 +17,22 @@ a number has no meaning: 0 nan is nan. So what the elements so far contribute in
 
 import numpy as np
 
-from ndstack.ops.runtime.compiling import compiler
+from ndstack.ops.runtime.compiling import compiler, internal
 from ndstack.ops.runtime.exponentials import tanh_each
 from ndstack.ops.runtime.products import add_scaled, dot
 
 _compiled = compiler(nogil=True)
+_internal = internal(nogil=True)
 
 
-@_compiled
+@_internal
 def _add_to_base(vector, base):
     """base += 0 v: nan where v is not finite."""
     for j in range(base.size):
         base[j] += 0 * vector[j]
 
 
-@_compiled
+@_internal
 def _finite(values):
     """Whether all numbers of an array of one dimension are finite."""
     found = True
@@ -40,7 +41,7 @@ def _finite(values):
     return found
 
 
-@_compiled
+@_internal
 def _known(values):
     """Whether no number of an array of one dimension is nan."""
     found = True
@@ -49,7 +50,7 @@ def _known(values):
     return found
 
 
-@_compiled
+@_internal
 def _read(top, parent, strength, vectors, base, reading):
     """r = sum_i min(s[i], max(0, 1 - sum_{j>i} s[j])) v[i], from the top down."""
     one = strength.dtype.type(1)
@@ -63,7 +64,7 @@ def _read(top, parent, strength, vectors, base, reading):
         i = parent[i]
 
 
-@_compiled
+@_internal
 def _read_backward(top, parent, strength, vectors, grad_reading, grad_strength, grad_vectors):
     """The adjoint of `_read`, added to `grad_strength` and `grad_vectors`."""
     one = strength.dtype.type(1)
@@ -87,7 +88,7 @@ def _read_backward(top, parent, strength, vectors, grad_reading, grad_strength, 
         i = parent[i]
 
 
-@_compiled
+@_internal
 def _pop(amount, top, parent, strength):
     """s'[i] = max(0, s[i] - max(0, pop - sum_{j>i} s[j])), from the top down.
 
@@ -108,7 +109,7 @@ def _pop(amount, top, parent, strength):
     return -1, zero
 
 
-@_compiled
+@_internal
 def _pop_backward(amount, old_top, new_top, before, parent, strength, grad_strength):
     """Undo `_pop` and return the derivative by its amount; `grad_strength` becomes that before."""
     above = strength.dtype.type(0)
@@ -128,7 +129,7 @@ def _pop_backward(amount, old_top, new_top, before, parent, strength, grad_stren
     return -grad
 
 
-@_compiled
+@_internal
 def _load(strengths, parent, strength):
     """Chain up the elements that count, and the last one in any case; returns the top."""
     top = -1
@@ -140,7 +141,7 @@ def _load(strengths, parent, strength):
     return top
 
 
-@_compiled
+@_internal
 def _begin(strengths, vectors, base):
     """The base of the elements to start from; returns whether their strengths have a meaning."""
     base[:] = 0
@@ -152,7 +153,7 @@ def _begin(strengths, vectors, base):
     return clean
 
 
-@_compiled
+@_internal
 def _unload(top, parent, strength, clean, final):
     """The strengths of all elements, in the end."""
     final[:] = 0 if clean else np.nan
@@ -161,7 +162,7 @@ def _unload(top, parent, strength, clean, final):
         top = parent[top]
 
 
-@_compiled
+@_internal
 def _meaningful(weights, vectors, kept):
     """Whether all numbers of a row have a meaning, so that it has derivatives."""
     found = _known(kept)
@@ -172,7 +173,7 @@ def _meaningful(weights, vectors, kept):
     return found
 
 
-@_compiled
+@_internal
 def _sigmoid(x):
     one = type(x)(1)
     return one / (one + np.exp(-x))
@@ -244,7 +245,7 @@ def scan_backward(
             grad_strengths[row, i] = 0 if gone else grad[i]
 
 
-@_compiled
+@_internal
 def _squashed(values, squash, vector):
     """The vector to push, squashed or as given."""
     for j in range(vector.size):

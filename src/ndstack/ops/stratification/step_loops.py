@@ -6,7 +6,7 @@ Tensors come as addresses; `stratification_cpu` makes these functions torch oper
 
 import numpy as np
 
-from ndstack.ops.runtime.compiling import compiler
+from ndstack.ops.runtime.compiling import compiler, internal
 from ndstack.ops.runtime.pointers import numbers
 from ndstack.ops.runtime.products import copy, layer, layer_backward
 from ndstack.ops.stratification.loops import (
@@ -24,9 +24,10 @@ from ndstack.ops.stratification.loops import (
 )
 
 _compiled = compiler(nogil=True)
+_internal = internal(nogil=True)
 
 
-@_compiled
+@_internal
 def _step(shape, squash, all_elements, actions, pushed, readings, all_new):
     """One step from logits; arrays are flat, `actions` and `pushed` come with a stride."""
     batch, k, m = shape
@@ -51,7 +52,7 @@ def _step(shape, squash, all_elements, actions, pushed, readings, all_new):
         _unload(k, parent, strength, clean, new[:, 0])
 
 
-@_compiled
+@_internal
 def _step_backward(
     shape, squash, all_elements, actions, all_new, grad_readings, grad_new,
     grad_elements, grad_actions, grad_pushed,

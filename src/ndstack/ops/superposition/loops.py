@@ -8,15 +8,16 @@ the same number of the cell above at f - m and of the cell below at f + m. Weigh
 
 import numpy as np
 
-from ndstack.ops.runtime.compiling import compiler
+from ndstack.ops.runtime.compiling import compiler, internal
 from ndstack.ops.runtime.exponentials import sigmoid_each
 from ndstack.ops.runtime.products import add_scaled, copy, dot
 
 _compiled = compiler(nogil=True)
-_summing = compiler(nogil=True, fastmath={"reassoc", "contract", "nsz"})
+_internal = internal(nogil=True)
+_summing = internal(nogil=True, fastmath={"reassoc", "contract", "nsz"})
 
 
-@_compiled
+@_internal
 def softmax(logits, weights):
     """The weights of push, no-op and pop from their logits."""
     largest = max(logits[0], max(logits[1], logits[2]))
@@ -27,7 +28,7 @@ def softmax(logits, weights):
         weights[a] /= total
 
 
-@_compiled
+@_internal
 def softmax_backward(weights, grad):
     """Turn the derivative by the weights into that by the logits, in place."""
     mean = weights[0] * grad[0] + weights[1] * grad[1] + weights[2] * grad[2]
@@ -35,7 +36,7 @@ def softmax_backward(weights, grad):
         grad[a] = weights[a] * (grad[a] - mean)
 
 
-@_compiled
+@_internal
 def _update_cell(i, old, height, vector, weights, new):
     """Cell i of `update`, counted from 0, where a neighbour may be missing."""
     m = vector.size
@@ -49,7 +50,7 @@ def _update_cell(i, old, height, vector, weights, new):
         add_scaled(weights[2], old[(i + 1) * m :], cell)
 
 
-@_compiled
+@_internal
 def update(old, height, vector, weights, new, new_height):
     """V_t[i] = push V_{t-1}[i-1] + noop V_{t-1}[i] + pop V_{t-1}[i+1], where V_{t-1}[0] is v_t."""
     m = vector.size
@@ -63,7 +64,7 @@ def update(old, height, vector, weights, new, new_height):
         _update_cell(i, old, height, vector, weights, new)
 
 
-@_compiled
+@_internal
 def _update_cell_backward(i, old, height, vector, weights, grad_new, new_height, grad_old, grad_weights):
     """What `update_backward` does for cell i, where a neighbour may be missing."""
     m = vector.size
@@ -107,7 +108,7 @@ def update_backward(old, height, vector, weights, grad_new, new_height, grad_old
         _update_cell_backward(i, old, height, vector, weights, grad_new, new_height, grad_old, grad_weights)
 
 
-@_compiled
+@_internal
 def _height(t, n, start, depth, only_readings):
     """How many cells can matter after t of n steps."""
     height = min(start + t, depth)
@@ -190,7 +191,7 @@ def scan_backward(
         grad_cells[row, kept:] = 0
 
 
-@_compiled
+@_internal
 def squash_vector(values, squash, vector):
     """The vector to push, squashed or as given."""
     for j in range(vector.size):

@@ -6,7 +6,7 @@ Tensors come as addresses; `superposition_cpu` makes these functions torch opera
 
 import numpy as np
 
-from ndstack.ops.runtime.compiling import compiler
+from ndstack.ops.runtime.compiling import compiler, internal
 from ndstack.ops.runtime.pointers import numbers
 from ndstack.ops.runtime.products import add_scaled, copy, layer, layer_backward
 from ndstack.ops.superposition.loops import (
@@ -18,9 +18,10 @@ from ndstack.ops.superposition.loops import (
 )
 
 _compiled = compiler(nogil=True)
+_internal = internal(nogil=True)
 
 
-@_compiled
+@_internal
 def _step(shape, squash, cells, actions, pushed, reading, new):
     """One step from logits; arrays are flat, `actions` and `pushed` come with a stride."""
     batch, stacks, height, new_height, m = shape
@@ -36,7 +37,7 @@ def _step(shape, squash, cells, actions, pushed, reading, new):
             copy(top, reading[row * m : (row + 1) * m])
 
 
-@_compiled
+@_internal
 def _step_backward(
     shape, squash, cells, actions, pushed, grad_reading, grad_new,
     grad_cells, grad_actions, grad_pushed,
