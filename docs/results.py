@@ -71,7 +71,7 @@ class Page:
     def summary(self) -> str:
         """How much there is."""
         runs = self.tables.runs.values()
-        verdicts = [one.is_decided for one in decide(read_claims(), self.tables)]
+        verdicts = [not one.verdict.startswith("undecided") for one in decide(read_claims(), self.tables)]
         hours = sum(one.seconds for one in runs) / 3600
         cut = sum(one.waited < (TEXT_PATIENCE if one.is_text else PATIENCE) for one in runs)
         return (
