@@ -327,7 +327,7 @@ STACK = {
     "time": {"value": 2},
     "vectors": {"value": None},
     "history": {"tuple": []},
-    "memory": {"chart": CHART},
+    "chart": {"chart": CHART},
 }
 STATE = {
     "hidden": {"tuple": [NUMBERS]},

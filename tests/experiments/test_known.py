@@ -19,9 +19,9 @@ from ndstack.experiments import (
     make_report,
     run_sweep,
 )
+from ndstack.experiments.experiment import Extend
 from ndstack.experiments.identity import describe_stages, match_key
 from ndstack.experiments.known import KnownRuns
-from ndstack.experiments.spec import Extend
 from ndstack.settings.reading import merge
 
 RESULTS = Path(__file__).parents[2] / "results"

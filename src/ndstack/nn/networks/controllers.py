@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ndstack import register
 from ndstack.errors import NdstackError
-from ndstack.ops.lstm.cell import cell as lstm_cell
+from ndstack.ops.lstm import lstm_cell
 from ndstack.ops.runtime.tracing import opaque
 
 _KINDS: dict[str, type[torch.nn.RNNBase]] = {

@@ -19,13 +19,14 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError, check_size
+from ndstack.nn.fused import LSTMWeights, run_lstm, step_lstm
 from ndstack.nn.networks import controllers, unmodified
 from ndstack.nn.networks.backbone import Backbone, check_input
 from ndstack.nn.networks.controllers import ControllerState, make_controller
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import opaque, refuse_recording
 from ndstack.settings.model import DEFAULTS
-from ndstack.stacks import LSTMWeights, Stack, State
+from ndstack.stacks import Stack, State
 from ndstack.stacks.state import Device
 
 
@@ -167,7 +168,7 @@ class StackRNN(Backbone):
 
     @property
     def in_one_operation(self) -> bool:
-        """Whether controller and stack are run together by `Stack.run_lstm`.
+        """Whether controller and stack are run together (`ndstack.nn.fused`).
 
         Not if a part of the network was replaced or has hooks: such a part is called, at every step.
         """
@@ -235,9 +236,9 @@ class StackRNN(Backbone):
         weights = LSTMWeights(by_reading, by_hidden, *self._controls())
         memory = (state.hidden[0], state.cells[0])
         if x.shape[1] == 1:
-            (last, cell), stack = self.stack.step_lstm(gates[:, 0], weights, memory, state.stack)
+            (last, cell), stack = step_lstm(self.stack, gates[:, 0], weights, memory, state.stack)
             return last[:, None], stack.reading[:, None], RNNState((last,), (cell,), stack)
-        hidden, readings, (last, cell), stack = self.stack.run_lstm(gates, weights, memory, state.stack)
+        hidden, readings, (last, cell), stack = run_lstm(self.stack, gates, weights, memory, state.stack)
         return hidden, readings, RNNState((last,), (cell,), stack)
 
     def _by_steps(self, x: Tensor, state: RNNState) -> tuple[Tensor, Tensor, RNNState]:
@@ -246,6 +247,7 @@ class StackRNN(Backbone):
         advance, drives = self._stepper(x), self._drives and not self.push_hidden
         controls = self._controls() if drives else ()
         memory, stack = ControllerState(state.hidden, state.cells), state.stack
+        self.stack.check_state(stack)  # before the controller sees its reading
         assert stack is not None
         hidden, readings = [], []
         for t in range(x.shape[1]):
