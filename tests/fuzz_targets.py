@@ -155,10 +155,10 @@ def _run_config():
 @target(lazily(lambda: altered(_run_config())))
 def run_config(raw):
     from ndstack.training import Run
-    from ndstack.training.material import find_language
+    from ndstack.training.material import language_of
 
     with file(raw, "config.json") as path:
-        find_language(Run.open(path.parent).config)
+        language_of(Run.open(path.parent).config)
 
 
 METRICS = b'{"epoch": 1, "train_cross_entropy": 0.5, "validation_cross_entropy": 0.4, "seconds": 1.0}\n'
