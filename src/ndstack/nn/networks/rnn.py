@@ -245,7 +245,7 @@ class StackRNN(Backbone):
         advance, drives = self._stepper(x), self._drives and not self.push_hidden
         controls = self._controls() if drives else ()
         memory, stack = ControllerState(state.hidden, state.cells), state.stack
-        self.stack._check_state(stack)  # before the controller sees its reading
+        self.stack.check_state(stack)  # before the controller sees its reading
         assert stack is not None
         hidden, readings = [], []
         for t in range(x.shape[1]):
