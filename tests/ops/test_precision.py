@@ -11,7 +11,7 @@ from random_automata import assert_near, gradients, random_weights
 from torch import Tensor
 
 from ndstack.functional.nondeterministic import nondeterministic
-from ndstack.ops.nondeterministic import scan as guarded
+from ndstack.ops.nondeterministic import guarded_scan as guarded
 from ndstack.stacks.nondeterministic import Nondeterministic
 
 FAST = pytest.mark.parametrize("backend", ["cpu", "portable"])

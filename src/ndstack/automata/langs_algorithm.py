@@ -71,11 +71,11 @@ class Lang(Generic[T]):
             self._forward[node] = ring.sum(ring.times(self._forward[o], w) for o, w in origins.items())
 
     def inner(self, origin: Node, node: Node) -> T:
-        """Return the inner weight γ[i → t][q, x → r, y]; `ROOT` is the origin of the initial ⊥."""
+        """Return the inner weight `γ[i → t][q, x → r, y]`; `ROOT` is the origin of the initial ⊥."""
         return self._inner.get(node, {}).get(origin, self.semiring.zero)
 
     def forward(self, time: int) -> dict[tuple[str, str], T]:
-        """Return the forward weights α[t][r, y]: the total weight of runs that end in r with y on top."""
+        """Return the forward weights `α[t][r, y]`: the weight of all runs that end in r with y on top."""
         return {(n.state, n.symbol): self._forward[n] for n in self._layer(time)}
 
     def stringsum(self) -> T:

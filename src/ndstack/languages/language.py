@@ -17,11 +17,7 @@ from ndstack.errors import LanguageError
 from ndstack.grammars.grammar import Word
 from ndstack.grammars.length_sampling import Random, no_strings
 from ndstack.languages.lower_bound import cross_entropy_bound
-
-Lengths = tuple[int, int]
-"""A range of lengths, both ends included."""
-LONGEST = 20_000
-"""The greatest length of sampled strings, because tables of derivations grow with it."""
+from ndstack.settings.data import Lengths
 
 
 class Language(ABC):

@@ -57,7 +57,7 @@ class Evolution:
         return cls.of_models({epoch: run.load(name) for epoch, name in run.snapshots().items()}, word, stack)
 
     def save(self, path: str | Path) -> None:
-        """Write it as JSON: inputs, epochs, action_names, and actions as [epoch][step][action]."""
+        """Write it as JSON: inputs, epochs, action_names, and actions as `[epoch][step][action]`."""
         content = {
             "inputs": self.inputs,
             "epochs": self.epochs,
