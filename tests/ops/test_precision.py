@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from random_automata import assert_near, gradients, random_weights
+from tests.ops.random_automata import assert_near, gradients, random_weights
 from torch import Tensor
 
 from ndstack.functional.nondeterministic import nondeterministic
