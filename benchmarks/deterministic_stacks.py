@@ -24,8 +24,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndstack.ops.lstm.cell import cell as lstm_cell
-from ndstack.stacks import LSTMWeights, Stack, Stratification, Superposition
+from ndstack.nn.fused import LSTMWeights, run_lstm, step_lstm
+from ndstack.ops.lstm import lstm_cell
+from ndstack.stacks import Stack, Stratification, Superposition
 
 SYMBOLS = 3
 HIDDEN = 20
@@ -60,7 +61,7 @@ class StackLSTM(torch.nn.Module):
         weights = LSTMWeights(of_reading, cell.weight_hh, weight, bias)
         for gates in torch.nn.functional.linear(inputs, of_input, added).unbind(1):
             if together:
-                memory, state = stack.step_lstm(gates, weights, memory, state)
+                memory, state = step_lstm(stack, gates, weights, memory, state)
             else:
                 memory = lstm_cell(gates, state.reading, *memory, of_reading, cell.weight_hh)
                 state = stack.drive(state, memory[0], weight, bias)
@@ -82,7 +83,7 @@ class StackLSTM(torch.nn.Module):
         of_input, of_reading = self.cell.weight_ih.split((SYMBOLS, self.stack.reading_size), dim=1)
         gates = inputs @ of_input.t() + (self.cell.bias_ih + self.cell.bias_hh)
         weights = LSTMWeights(of_reading, self.cell.weight_hh, self.controls.weight, self.controls.bias)
-        hidden, *_ = self.stack.run_lstm(gates, weights, memory, self.stack.start(batch))
+        hidden, *_ = run_lstm(self.stack, gates, weights, memory, self.stack.start(batch))
         return self._logits(hidden)
 
     def _logits(self, hidden: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ndstack.functional import nondeterministic, stratification, superposition
-from ndstack.ops.lstm.weights import LSTMWeights
+from ndstack.nn.fused import LSTMWeights, run_lstm, step_lstm
 from ndstack.stacks import Nondeterministic, Stack, Stratification, Superposition
 
 BATCH = 1000
@@ -153,11 +153,11 @@ def by_lstm(trial: Trial) -> tuple[list[Tensor], list[Tensor]]:
     zeros = torch.zeros(BATCH, units, dtype=trial.dtype)
     state = stack.start(BATCH, dtype=trial.dtype)
     if trial.way == "lstm":
-        hidden, readings, _, _ = stack.run_lstm(inputs, weights, (zeros, zeros), state)
+        hidden, readings, _, _ = run_lstm(stack, inputs, weights, (zeros, zeros), state)
         return [readings, hidden], [inputs, *weights]
     memory, steps = (zeros, zeros), []
     for gates in inputs.unbind(1):
-        memory, state = stack.step_lstm(gates, weights, memory, state)
+        memory, state = step_lstm(stack, gates, weights, memory, state)
         steps.append((state.reading, memory[0]))
     return [torch.stack(each, 1) for each in zip(*steps, strict=True)], [inputs, *weights]
 

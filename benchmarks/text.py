@@ -29,10 +29,10 @@ from torch.nn.functional import cross_entropy, linear
 
 from ndstack.nn import NetworkState, models
 from ndstack.ops.runtime import threads
+from ndstack.settings.model import ModelOptions
 from ndstack.text import Stream, total_loss
 from ndstack.text.launch import model_options
 from ndstack.text.task import read_batch
-from ndstack.training.config import ModelOptions
 
 MODELS = ("lstm", "sup-22", "rns-1-3", "rns-2-3", "rns-4-5", "vrns-3-3-5")
 WORDS, ROWS, LENGTH, UNITS = 10_000, 32, 35, 256

@@ -197,7 +197,8 @@ def experiment(raw):
 
 @target(phrases("training", ".", "clip", "=", "3", "[1, 2]", "{}", "options", "_", "1979-05-27"))
 def setting(text):
-    from ndstack.training.config import RunConfig, merge, parse_setting
+    from ndstack.settings.reading import merge, parse_setting
+    from ndstack.settings.run import RunConfig
 
     RunConfig.of(merge({"language": "dyck", "model": "lstm"}, parse_setting(text)))
 
@@ -326,7 +327,7 @@ STACK = {
     "time": {"value": 2},
     "vectors": {"value": None},
     "history": {"tuple": []},
-    "memory": {"chart": CHART},
+    "chart": {"chart": CHART},
 }
 STATE = {
     "hidden": {"tuple": [NUMBERS]},

@@ -227,7 +227,7 @@ def test_only_this_machine_is_answered(folder):
         assert client.get("/api/models", headers={"Host": host}).status_code == status
     assert allowed_hosts("box")[-1] == "box"
     assert allowed_hosts("0.0.0.0") == allowed_hosts("::") == ["*"]
-    assert "other pages" in error(client.get("/api/models", headers={"Origin": "http://evil.example"}), 403)
+    assert "other sites" in error(client.get("/api/models", headers={"Origin": "http://evil.example"}), 403)
     assert client.get("/api/models", headers={"Origin": LOCAL}).status_code == 200
     plain = client.post(
         "/api/look", content='{"model": "dyck", "text": ""}', headers={"Content-Type": "text/plain"}

@@ -24,7 +24,7 @@ from tests.programs.whole import Network
 TOLERANCE = {"float32": 1e-5, "float64": 1e-9}
 ROUNDING = {"float32": 6e-8, "float64": 1.1e-16}
 TIMES_ROUNDING = 10.0
-"""A larger error is no fault if rounding what is given makes one a tenth as large in the reference alone."""
+"""A larger error is no fault if rounding what the reference is given makes one a tenth as large."""
 HIGHEST = 1e18
 """Readings of weights stop at 1e19 in float32, and have no derivatives there."""
 UNITS = 3

@@ -131,7 +131,7 @@ def test_a_chart_of_impossible_sizes_is_refused(layout):
     _, state = model(torch.zeros(2, 3, dtype=torch.long), model.start(2))
     tensors = states.pack_state(state)
     structure = json.loads(bytes(tensors["structure"].tolist()))
-    structure["fields"]["stack"]["fields"]["memory"]["chart"]["layout"] = layout
+    structure["fields"]["stack"]["fields"]["chart"]["chart"]["layout"] = layout
     text = bytearray(json.dumps(structure).encode())
     with pytest.raises(NdstackError, match="not the state of a network: ValueError"):
         states.unpack_state({**tensors, "structure": torch.frombuffer(text, dtype=torch.uint8)})

@@ -14,8 +14,8 @@ import pytest
 
 from ndstack import files
 from ndstack.errors import NdstackError, TrainingError
+from ndstack.settings.data import CorpusConfig
 from ndstack.training import Run, make_model, train
-from ndstack.training.config import CorpusConfig
 from ndstack.training.material import find_language
 from ndstack.training.run import BEST, CONFIG, METRICS, STATE
 from tests.training.small import small_config, small_run

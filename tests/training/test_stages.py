@@ -12,8 +12,8 @@ from ndstack.errors import TrainingError
 from ndstack.languages import Plan, get, make_dataset
 from ndstack.nn import models
 from ndstack.nn.storage.files import pack_tensors, read_tensors
+from ndstack.settings.reading import merge
 from ndstack.training import Run, RunConfig, TrainingConfig, change_settings, fit, train
-from ndstack.training.config import merge
 from ndstack.training.launch import use_threads
 from ndstack.training.pictures import stage_borders
 from ndstack.training.run import BEST, METRICS, STATE, best_epoch

@@ -12,11 +12,11 @@ from ndstack.errors import NdstackError
 from ndstack.grammars import CFG, read_grammar
 from ndstack.grammars.grammar import Word
 from ndstack.languages import Language, from_grammar
-from ndstack.languages.language import Lengths
 from ndstack.nn import load, recognizer
 from ndstack.nn.proofs.examples import example, grammars, intersections
 from ndstack.nn.proofs.recognition import Recognizer, split_line
 from ndstack.nn.storage.files import CONFIGURATION
+from ndstack.settings.data import Lengths
 from ndstack.training import Run
 from ndstack.training.material import find_language
 from ndstack.training.run import is_run

@@ -152,7 +152,7 @@ def plain_grammar(language: "Language") -> "CFG":
 
 def parse_lengths(text: str) -> tuple[int, int]:
     """A range of lengths as typed: `40:80`, or `40` for one length."""
-    from ndstack.languages.language import LONGEST
+    from ndstack.settings.data import LONGEST
 
     low, colon, high = text.partition(":")
     high = high if colon else low

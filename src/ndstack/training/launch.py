@@ -20,17 +20,16 @@ from ndstack.nn import LanguageModel
 from ndstack.nn.storage.description import describe
 from ndstack.ops.runtime import threads
 from ndstack.processes import cores
-from ndstack.training.config import RunConfig, TrainingConfig
+from ndstack.settings.run import RunConfig
+from ndstack.settings.training import TrainingConfig
 from ndstack.training.interruption import PassedOn
 from ndstack.training.loop import Result, fit
 from ndstack.training.material import (
     Show,
-    check,
-    check_data,
     checksums,
-    find_language,
-    make_data,
-    make_model,
+    is_task,
+    make_checked,
+    make_formal,
     start_checksum,
     take_start,
 )
@@ -48,14 +47,6 @@ SMALL = 64
 
 Maker = Callable[[RunConfig, Share, Show], tuple[LanguageModel, Dataset | Task]]
 """What is trained on what, for one of several processes: a function of a module, so that all can have it."""
-
-
-def make_formal(config: RunConfig, share: Share, show: Show) -> tuple[LanguageModel, Dataset | Task]:
-    """A model of a formal language. What can be wrong with it is found before strings are sampled."""
-    language = find_language(config)
-    check_data(config, language)
-    model = make_model(config, language)
-    return model, make_data(config, show, language)
 
 
 def train(
@@ -97,12 +88,10 @@ def train(
 
 
 def _try(config: RunConfig, make: Maker) -> int:
-    """Make the model once before processes are started, so that they all can; the bytes of its parameters."""
-    if config.corpus is None:
-        model = check(config)
-    else:
-        model, _ = make(config, Share(), "nothing")
-        take_start(config, model)
+    """Make the model once before processes are started that all make it; the bytes of its parameters."""
+    formal = make is make_formal and not is_task(config.language)
+    model = make_checked(config)[0] if formal else make(config, Share(), "nothing")[0]
+    take_start(config, model)
     return sum(parameter.nbytes for parameter in model.parameters())
 
 
@@ -240,6 +229,7 @@ def _observer(folder: Path, config: RunConfig, show: Show, tensorboard: bool) ->
         from ndstack.training.terminal import Terminal
 
         watched = "difference" if config.corpus is None else "perplexity"
+        watched = "cross_entropy" if is_task(config.language) and config.corpus is None else watched
         chosen.append(Terminal(f"{config.model} on {config.language}", watched))
     if show == "json":
         chosen.append(JSONLines())

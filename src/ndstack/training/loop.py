@@ -22,9 +22,11 @@ from ndstack.nn import LanguageModel
 from ndstack.nn.storage.description import describe
 from ndstack.nn.storage.files import CONFIGURATION as MODEL
 from ndstack.nn.storage.files import read_tensors
+from ndstack.settings.data import DataConfig
+from ndstack.settings.run import RunConfig
+from ndstack.settings.training import TrainingConfig
 from ndstack.training import checkpoint
 from ndstack.training.checkpoint import Progress
-from ndstack.training.config import DataConfig, RunConfig, TrainingConfig
 from ndstack.training.group import Group, Signals
 from ndstack.training.interruption import Interruption
 from ndstack.training.observers import Observer

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ndstack.errors import TrainingError
 
 if TYPE_CHECKING:
+    from ndstack.settings.training import TrainingConfig
     from ndstack.training.checkpoint import Progress
-    from ndstack.training.config import TrainingConfig
     from ndstack.training.loop import Result
 
 

@@ -30,11 +30,12 @@ from pydantic import ValidationError
 from ndstack import files, zoo
 from ndstack.errors import NdstackError, TrainingError, first_problem
 from ndstack.nn import LanguageModel
-from ndstack.nn.storage.description import ModelConfig
+from ndstack.nn.storage.description import ModelDescription
 from ndstack.nn.storage.files import CONFIGURATION as MODEL
 from ndstack.nn.storage.files import load, pack_tensors, read_note, read_tensors
 from ndstack.processes import cores
-from ndstack.training.config import RunConfig, merge
+from ndstack.settings.reading import flatten, merge
+from ndstack.settings.run import RunConfig
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
@@ -53,7 +54,7 @@ class Run:
         self.folder, self.config = Path(folder), config
 
     @classmethod
-    def create(cls, folder: str | Path, config: RunConfig, model: ModelConfig | None = None) -> Run:
+    def create(cls, folder: str | Path, config: RunConfig, model: ModelDescription | None = None) -> Run:
         """Begin a run in a new or empty folder.
 
         The configuration comes first: whatever happens after that, the run can be resumed.
@@ -74,7 +75,7 @@ class Run:
             raise TrainingError(f"cannot make a run in {folder}: {error.strerror or error}") from None
         return run
 
-    def complete(self, model: ModelConfig | None) -> None:
+    def complete(self, model: ModelDescription | None) -> None:
         """Write what a run has besides its configuration if it is missing, and what the model is made of."""
         (self.folder / STATE).parent.mkdir(exist_ok=True)
         if not (self.folder / ENVIRONMENT).exists():
@@ -307,14 +308,6 @@ def environment() -> dict[str, Any]:
         "cpu": machine.cpu_model(),
         "simd": machine.simd(),
     }
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as `training.clip` and the like."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return flat
 
 
 FREE = ("max_epochs", "stop_after", "checkpoint_seconds", "snapshots")

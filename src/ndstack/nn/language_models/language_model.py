@@ -21,9 +21,8 @@ from ndstack.nn.language_models.adaptive import AdaptiveOutput
 from ndstack.nn.networks.backbone import Backbone
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import Recordable
+from ndstack.settings.model import InputKind, OutputKind
 
-InputKind = Literal["one-hot", "embedding"]
-OutputKind = Literal["full", "adaptive"]
 Words = Sequence[Word] | Tensor
 """Strings; or, if all have one length, the indices of their symbols, [B, n]."""
 

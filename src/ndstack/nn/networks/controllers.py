@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ndstack import register
 from ndstack.errors import NdstackError
-from ndstack.ops.lstm.cell import cell as lstm_cell
+from ndstack.ops.lstm import lstm_cell
 from ndstack.ops.runtime.tracing import opaque
-
-ControllerKind = Literal["lstm", "gru", "rnn"]
 
 _KINDS: dict[str, type[torch.nn.RNNBase]] = {
     "lstm": torch.nn.LSTM,
     "gru": torch.nn.GRU,
     "rnn": torch.nn.RNN,
 }
+register.controller.reserve(_KINDS)
 
 
 class ControllerState(NamedTuple):
@@ -32,16 +32,27 @@ class ControllerState(NamedTuple):
     cells: tuple[Tensor, ...]
 
 
-def make_controller(kind: str, input_size: int, hidden_size: int, num_layers: int) -> torch.nn.RNNBase:
-    """A controller of the given kind, batch first."""
-    if kind not in _KINDS:
-        raise NdstackError(f"there is no controller called {kind!r}; expected one of {', '.join(_KINDS)}")
-    return _KINDS[kind](input_size, hidden_size, num_layers, batch_first=True)  # type: ignore[arg-type]
+def make_controller(kind: str, input_size: int, hidden_size: int, num_layers: int) -> torch.nn.Module:
+    """A controller of the given kind, batch first; registered ones are made with the three sizes."""
+    own = _KINDS.get(kind)
+    if own is not None:
+        sizes: dict[str, Any] = {"input_size": input_size, "hidden_size": hidden_size}
+        return own(**sizes, num_layers=num_layers, batch_first=True)
+    make = register.controller.find(kind)
+    if make is None:
+        known = ", ".join((*_KINDS, *register.controller.names))
+        raise NdstackError(
+            f"there is no controller called {kind!r}; there are {known}; {register.controller.hint}"
+        )
+    made = make(input_size, hidden_size, num_layers)
+    if not isinstance(made, torch.nn.Module):
+        raise NdstackError(f"{kind} was registered as a controller, but it makes {made!r}, not a module")
+    return made
 
 
-def has_cells(controller: torch.nn.RNNBase) -> bool:
-    """Whether it remembers c_t beside h_t."""
-    return isinstance(controller, torch.nn.LSTM)
+def has_cells(controller: torch.nn.Module) -> bool:
+    """Whether it remembers c_t beside h_t: an LSTM, or a registered controller that says so."""
+    return isinstance(controller, torch.nn.LSTM) or bool(getattr(controller, "has_cells", False))
 
 
 def run(controller: torch.nn.Module, x: Tensor, memory: ControllerState) -> tuple[Tensor, ControllerState]:

@@ -146,6 +146,7 @@ def compile_rnn(layout: Layout) -> StackRNN:
 
 def _set_controller(rnn: StackRNN, layout: Layout) -> None:
     """c_t = f c_{t-1} + i g, h_t = o tanh(c_t), for all units at once."""
+    assert isinstance(rnn.controller, torch.nn.LSTM)
     by_input, by_hidden, bias, _ = rnn.controller.all_weights[0]
     _, _, g_in, _ = by_input.chunk(4)  # [H, symbols + readings] each
     i_hidden, _, g_hidden, _ = by_hidden.chunk(4)  # [H, H] each

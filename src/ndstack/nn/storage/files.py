@@ -19,7 +19,7 @@ from torch import Tensor
 from ndstack import files, zoo
 from ndstack.errors import NdstackError, first_problem
 from ndstack.nn.language_models.language_model import LanguageModel
-from ndstack.nn.storage.description import ModelConfig, describe
+from ndstack.nn.storage.description import ModelDescription, describe
 
 CONFIGURATION = "model.json"
 PARAMETERS = "model.safetensors"
@@ -55,7 +55,7 @@ def load(
     path = folder / CONFIGURATION
     text = files.read_bytes(path)
     try:
-        configuration = ModelConfig.model_validate_json(text)
+        configuration = ModelDescription.model_validate_json(text)
         with torch.device("meta"):
             expected = configuration.make().state_dict()
     except ValidationError as error:
