@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ndstack.processes import tied_children
 from ndstack.progress import progress_bar
 from tests.programs.drawing import draw
 from tests.programs.running import run
@@ -42,9 +43,10 @@ class Worker:
     def __init__(self, autocast: bool) -> None:
         command = [sys.executable, "-X", "faulthandler", "-m", "tests.random_programs", "--worker"]
         command += [] if autocast else ["--no-autocast"]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        with tied_children():
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
         self.lines: queue.Queue[str] = queue.Queue()
         self.errors: list[str] = []
         self.done = 0
