@@ -281,7 +281,7 @@ def checkpoint(shapes, whole, note):
     """A state with a right checksum and wrong content."""
     from ndstack.nn.storage.files import pack_tensors
     from ndstack.training import Run, RunConfig
-    from ndstack.training.checkpoint import Progress, fingerprint, restore
+    from ndstack.training.checkpoint import Progress, fingerprint, restore_state
     from ndstack.training.schedule import Schedule
 
     model, optimizer = _training()
@@ -295,7 +295,7 @@ def checkpoint(shapes, whole, note):
         )
         (path.parent / "last").mkdir()
         (path.parent / "last" / "state.safetensors").write_bytes(pack_tensors(tensors, text))
-        restore(run, Progress(schedule=Schedule(learning_rate=1.0)), model, optimizer, _OneStage(), 0)
+        restore_state(run, Progress(schedule=Schedule(learning_rate=1.0)), model, optimizer, _OneStage(), 0)
 
 
 class _OneStage:

@@ -122,7 +122,7 @@ def find_runs(folder: Path, origin: Origin) -> list[tuple[Run, Origin]]:
     return [
         (run, known.get(run.folder.name, origin))
         for run in runs
-        if files.real(run.folder) not in begun and run.metrics()
+        if files.real_path(run.folder) not in begun and run.metrics()
     ]
 
 
@@ -206,7 +206,7 @@ def _start(run: Run) -> Path | None:
     """The run that this one started from, if it is still there."""
     if run.config.start_from is None:
         return None
-    place = files.real(run.folder / run.config.start_from)
+    place = files.real_path(run.folder / run.config.start_from)
     return place if is_run(place) else None
 
 

@@ -105,7 +105,7 @@ def settle(config: RunConfig) -> RunConfig:
         data = data.model_copy(update={"sha256": data_checksums(Path(data.folder))})
     settled: dict[str, Any] = {"training": training, "data": data}
     if config.start_from is not None:
-        source = files.real(config.start_from)
+        source = files.real_path(config.start_from)
         settled |= {"start_from": str(source), "start_sha256": start_checksum(source)}
     return config.model_copy(update=settled)
 

@@ -174,7 +174,7 @@ def use_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     own = {
         "language": dataset.language.name,
         "grammar": own_grammar(dataset.language),
-        "data": dataset.plan.model_dump() | {"folder": str(files.real(folder))},
+        "data": dataset.plan.model_dump() | {"folder": str(files.real_path(folder))},
     }
     return {**values, **own}
 
