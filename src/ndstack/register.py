@@ -14,6 +14,7 @@ Another process knows the name if it can find the module that registers it. Ther
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import re
@@ -111,7 +112,7 @@ task = Registry("task")
 def load_plugins() -> None:
     """Import the modules that the variable or entry points name, each once in this process."""
     for name in filter(None, os.environ.get(VARIABLE, "").split(",")):
-        _load(name, lambda name=name: importlib.import_module(name))  # type: ignore[misc]
+        _load(name, functools.partial(importlib.import_module, name))
     if GROUP not in _loaded:
         _loaded.add(GROUP)
         for point in entry_points(group=GROUP):
