@@ -79,7 +79,8 @@ def shown(target: str) -> str | None:
     if path.suffix == ".md":
         return path.read_text(encoding="utf-8")
     if path.suffix in LANGUAGES:
-        return f"{UNSEARCHED}# {target}\n\n~~~~{LANGUAGES[path.suffix]}\n{path.read_text(encoding='utf-8')}~~~~\n"
+        code = path.read_text(encoding="utf-8")
+        return f"{UNSEARCHED}# {target}\n\n~~~~{LANGUAGES[path.suffix]}\n{code}~~~~\n"
     return None
 
 
