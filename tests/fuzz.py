@@ -160,7 +160,7 @@ def good() -> Path:
     """A folder with one of everything that ndstack writes, small."""
     from ndstack.languages import Plan, get, make_dataset, write_dataset
     from ndstack.nn import models
-    from ndstack.nn.storage.files import save
+    from ndstack.nn.storage.files import save_model as save
     from ndstack.text import prepare
     from ndstack.text.example import write_example
 

@@ -215,7 +215,7 @@ def test_a_grammar_too_large_to_compile_is_refused_at_once_with_what_there_is_in
         assert time.process_time() - began < 5
         assert result.returncode == 2
         assert "rules, more than the limit" in result.stderr
-        assert "`ndstack trees` and `ndstack probability` take strings to the grammar itself" in result.stderr
+        assert "`ndstack trees` and `ndstack probability` work on the grammar itself" in result.stderr
     assert ok("trees", "--grammar", "my.cfg", "a0", cwd=tmp_path).startswith("1 tree")
 
 

@@ -61,7 +61,7 @@ def readings(stack: Stack[Any], actions: Tensor, pushed: Tensor | None, mode: st
     assert isinstance(stack, Nondeterministic)
     bottom = None if stack.bottom is None else stack.bottom.sigmoid().to(actions)
     found = nondeterministic(
-        *shaped(stack.log_weights(actions), stack._setting(mode)),
+        *shaped(stack.log_weights(actions), stack.setting(mode)),
         vectors=pushed,
         bottom=bottom,
         window=stack.window,

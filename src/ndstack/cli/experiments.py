@@ -188,7 +188,7 @@ def _portions(
             continue
         settings, suites = _text(one, scale, folder, options)
         chosen = folder.begin(one, scale, settings, place)
-        path = None if suites is None else str(files.real(suites))
+        path = None if suites is None else str(files.real_path(suites))
         measures = experiments.measures_of(chosen)
         portions.append(experiments.Portion(experiments.expand(chosen), measures, chosen, path))
     if options.only is not None:

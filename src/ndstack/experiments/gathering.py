@@ -18,7 +18,7 @@ from ndstack.experiments.trials import expand
 from ndstack.nn.models import parse
 from ndstack.training import Run, RunConfig
 from ndstack.training.machine import cpu_model, simd
-from ndstack.training.material import find_language, make_model
+from ndstack.training.material import language_of, make_model
 from ndstack.training.run import BEST, ENVIRONMENT, LOG, best_epoch, is_run
 
 Row = tuple[Record, list[Epoch], dict[ViewName, View]]
@@ -122,7 +122,7 @@ def find_runs(folder: Path, origin: Origin) -> list[tuple[Run, Origin]]:
     return [
         (run, known.get(run.folder.name, origin))
         for run in runs
-        if files.real(run.folder) not in begun and run.metrics()
+        if files.real_path(run.folder) not in begun and run.metrics()
     ]
 
 
@@ -206,7 +206,7 @@ def _start(run: Run) -> Path | None:
     """The run that this one started from, if it is still there."""
     if run.config.start_from is None:
         return None
-    place = files.real(run.folder / run.config.start_from)
+    place = files.real_path(run.folder / run.config.start_from)
     return place if is_run(place) else None
 
 
@@ -262,7 +262,7 @@ def _parameters(run: Run) -> int | None:
     if (run.folder / BEST).exists() or run.config.corpus is not None or run.config.model is None:
         value = run.summary()["parameters"]
         return None if value is None else int(value)
-    model = make_model(run.config, find_language(run.config))
+    model = make_model(run.config, language_of(run.config))
     return sum(parameter.numel() for parameter in model.parameters())
 
 

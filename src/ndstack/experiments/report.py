@@ -74,7 +74,7 @@ def _of_tables(folder: Path, out: Path) -> Report:
             labels.append(output.label)
             parts.append(_part(out, output.label, output, experiment, runs))
     text = f"{len(read.runs)} runs; {len(shown)} of them have the settings of the dissertation's experiments."
-    _write(out / "index.html", render_page(files.real(folder).name, text, parts))
+    _write(out / "index.html", render_page(files.real_path(folder).name, text, parts))
     complete = sum(one.complete for one in read.runs.values())
     return Report(out / "index.html", labels, len(read.runs), complete, not_needed=0)
 
@@ -106,7 +106,7 @@ def _of_sweep(folder: SweepFolder, out: Path) -> Report:
             Section("Trials", f"All complete trials, also in {prefix}trials.csv.", sheet=sheet, folded=True)
         )
         parts += _failures(folder, trials)
-    name = files.real(folder.folder).name
+    name = files.real_path(folder.folder).name
     made = Report(out / "index.html", labels, total, complete, left_out, known)
     _write(made.index, render_page(name, f"{made.counts}.", parts))
     return made

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ndstack import training
 from ndstack.errors import TrainingError
-from ndstack.files import real
+from ndstack.files import real_path
 from ndstack.nn import LanguageModel, models
 from ndstack.settings.reading import merge
 from ndstack.settings.recipes import TEXT, TEXT_TRANSFORMER
@@ -33,7 +33,7 @@ def model_options(
             f"{name} never discards an element, so it cannot read a stream; choose a stack with a limit, "
             "such as sup-22 or vrns-3-3-5"
         )
-    nondeterministic = parsed.stack not in ("", "strat", "sup", "sup-h")
+    nondeterministic = parsed.nondeterministic
     own: dict[str, object] = {
         "window": window if nondeterministic else None,
         "depth": depth if parsed.stack in ("sup", "sup-h") else None,
@@ -63,7 +63,7 @@ def configure(
         depth: see `model_options`.
         settings: settings that differ from the recipe, in the form of `config.json`.
     """
-    folder = real(corpus)
+    folder = real_path(corpus)
     values = {
         "language": folder.name,
         "model": model,
@@ -112,7 +112,7 @@ def open_corpus(settings: CorpusConfig) -> Corpus:
 
 def corpus_settings(folder: str | Path) -> dict[str, object]:
     """Return the `corpus` table of the configuration of a run on this corpus."""
-    folder = real(folder)
+    folder = real_path(folder)
     header = read_corpus(folder).header
     for part in ("train", "valid"):
         if part not in header.splits:
