@@ -28,7 +28,7 @@ __all__ = ["Registry", "controller", "language", "network", "stack", "task"]
 GROUP = "ndstack.plugins"
 VARIABLE = "NDSTACK_PLUGINS"
 _NAME = re.compile(r"[a-z][a-z0-9_]*(-[a-z][a-z0-9_]*)*")
-_SCRIPTS = ("__main__", "__mp_main__")
+_SCRIPT = "__main__"
 _Part = TypeVar("_Part", bound=Callable[..., object])
 _loaded: set[str] = set()
 
@@ -58,7 +58,7 @@ class Registry:
             if name in self._reserved or (known is not None and _origin(known) != _origin(part)):
                 raise NdstackError(f"there is a {self.kind} called {name!r} already; choose another name")
             self._parts[name] = part
-            _remember(part.__module__)
+            _remember(_origin(part)[0])
             return part
 
         return add
@@ -134,12 +134,12 @@ def _load(name: str, load: Callable[[], object]) -> None:
 def _remember(module: str) -> None:
     """Let processes that are started from now on import the module."""
     names = [name for name in os.environ.get(VARIABLE, "").split(",") if name]
-    if module not in (*names, *_SCRIPTS):
+    if module not in (*names, _SCRIPT):
         os.environ[VARIABLE] = ",".join([*names, module])
     _loaded.add(module)
 
 
 def _origin(part: Callable[..., object]) -> tuple[str, str]:
-    """Where a part was written; a script is called otherwise in the processes that it starts."""
-    module = part.__module__
-    return "__main__" if module in _SCRIPTS else module, getattr(part, "__qualname__", "")
+    """The module and the name of a part. A script is called otherwise in the processes that it starts."""
+    module = part.__module__ or _SCRIPT  # None for functions that `exec` makes
+    return _SCRIPT if module == "__mp_main__" else module, getattr(part, "__qualname__", "")
