@@ -71,7 +71,7 @@ def test_the_explorer_offers_them_first():
     found = Catalogue()
     first = found.identifiers()[0]
     assert first == "-on-".join(reversed(NAMES[0].removeprefix("zoo:").split("/")))
-    assert found.describe(first)["label"].startswith(first.partition("-on-")[0])
+    assert str(found.describe(first)["label"]).startswith(first.partition("-on-")[0])
 
 
 def test_names_that_are_not_there_are_refused():

@@ -59,4 +59,4 @@ def _pointer(address, kind):
 
 def replace_intrinsics():
     """Make these the intrinsics of the kernels, which must not have been imported yet."""
-    numba.extending.intrinsic = lambda function: globals()[function.__name__]  # type: ignore[assignment]
+    numba.extending.intrinsic = lambda function: globals()[function.__name__]

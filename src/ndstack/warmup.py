@@ -13,7 +13,7 @@ import torch
 
 from ndstack import languages
 from ndstack.functional import nondeterministic
-from ndstack.nn import models as networks
+from ndstack.nn import models as models_by_name
 from ndstack.ops.runtime import compile_messages, numba_internals
 from ndstack.progress import progress_bar
 from ndstack.stacks import Nondeterministic, Stack
@@ -74,10 +74,12 @@ def warm_up(models: Sequence[str] | None = None) -> Warmed:
 
 def _parts(name: str) -> Iterator[tuple[int, Callable[[], object]]]:
     """Expected seconds and work, for each use of a model."""
-    kind = networks.parse(name).stack
-    slow = kind not in ("", "strat", "sup", "sup-h")
+    parsed = models_by_name.parse(name)
+    kind, slow = parsed.stack, parsed.nondeterministic
     for dtype in (torch.float32, torch.float64) if slow else (torch.float32,):
-        model = networks.build(name, ("a", "b"), num_layers=1 if name.startswith("tf") else None).to(dtype)
+        model = models_by_name.build(name, ("a", "b"), num_layers=1 if name.startswith("tf") else None).to(
+            dtype
+        )
         symbols = torch.zeros(2, 3, dtype=torch.long)
         losses: list[torch.Tensor] = []
 

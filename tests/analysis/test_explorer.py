@@ -19,7 +19,7 @@ from ndstack.analysis.explorer.app import allowed_hosts, make_app
 from ndstack.analysis.explorer.catalogue import Catalogue, longest
 from ndstack.analysis.explorer.requests import RequestQueue, SupersededError, TooManyError
 from ndstack.analysis.explorer.stack_flows import flows
-from ndstack.analysis.source import EXAMPLES, open_source
+from ndstack.analysis.source import EXAMPLES, Source, open_source
 from ndstack.cli.explore import explore
 from ndstack.errors import NdstackError
 from ndstack.nn import models
@@ -283,7 +283,7 @@ def test_a_slow_request_blocks_no_other_and_ends_when_superseded_or_stopped(monk
                 check()
         return {"text": source.join(word)}
 
-    monkeypatch.setattr(explorer_catalogue.Source, "trace", lambda self, word: None)
+    monkeypatch.setattr(Source, "trace", lambda self, word: None)
     monkeypatch.setattr(explorer_catalogue, "answer", answer)
 
     def ask(text, page):

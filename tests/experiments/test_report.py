@@ -17,7 +17,7 @@ from ndstack.cli import app
 from ndstack.errors import NdstackError
 from ndstack.experiments import Experiment, Inline, SweepFolder, estimate, expand, make_report, run_sweep
 from ndstack.experiments.experiment import Rules
-from ndstack.experiments.figures import draw_evolution, draw_heatmaps, draw_readings
+from ndstack.experiments.figures.stack_views_6_2_9_4_9_5 import draw_evolution, draw_heatmaps, draw_readings
 from ndstack.experiments.groups import Spent
 from ndstack.experiments.report_page import Section, inline, render_page
 from ndstack.experiments.results import finished, mean_by_length, mean_curve, select

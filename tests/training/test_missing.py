@@ -6,7 +6,7 @@ import pytest
 
 from ndstack.errors import NdstackError, TrainingError
 from ndstack.languages import Plan, get, make_dataset
-from ndstack.nn import LanguageModel
+from ndstack.nn import LanguageModel, models
 from ndstack.nn.networks.backbone import Backbone
 from ndstack.training import Run, TrainingConfig, fit, material, train
 from ndstack.training.run import BEST, CONFIG, ENVIRONMENT, METRICS, STATE
@@ -122,9 +122,9 @@ def test_language_and_model_are_made_once(tmp_path, monkeypatch):
             name,
             lambda *given, real=real, **named: made.append("language") or real(*given, **named),
         )
-    build = material.models.build_from
+    build = models.build_from
     monkeypatch.setattr(
-        material.models, "build_from", lambda *given, **named: made.append("model") or build(*given, **named)
+        models, "build_from", lambda *given, **named: made.append("model") or build(*given, **named)
     )
     small_run(tmp_path / "run", "lstm", training={"max_epochs": 1})
     assert made == ["language", "model"]

@@ -14,7 +14,7 @@ import torch
 from ndstack import languages, register
 from ndstack.errors import NdstackError
 from ndstack.nn import LanguageModel, StackRNN, load, models
-from ndstack.nn.storage.description import describe
+from ndstack.nn.storage.description import describe_model
 from ndstack.stacks import Stack, State, Superposition
 from ndstack.training import Run, RunConfig, TrainingConfig, fit, train
 from tests.training import own_parts
@@ -110,7 +110,7 @@ def small(model, language="coins", **training):
 def test_the_decorator_makes_names_of_models(own, name, tmp_path):
     train(tmp_path / "run", small(name))
     model = Run.open(tmp_path / "run").load()
-    assert describe(model) == describe(models.build(name, "coins"))
+    assert describe_model(model) == describe_model(models.build(name, "coins"))
     again = load(tmp_path / "run", parameters="best.safetensors")
     assert torch.equal(again.logits(["ab", "ba"]), model.logits(["ab", "ba"]))
 

@@ -2,7 +2,7 @@
 
 import inspect
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 import typer
@@ -58,7 +58,7 @@ def test_a_changed_declaration_changes_help_defaults_and_checks(declared, text, 
 def test_the_help_of_the_command_is_that_of_the_declaration():
     from ndstack.cli import app
 
-    group = typer.main.get_command(app)
+    group: Any = typer.main.get_command(app)
     flags = {option.name: option for option in group.commands["train"].params}
     for path in ("training.learning_rate", "training.eos", "training.threads", "training.device"):
         assert flags[path.partition(".")[2]].help == help_of(path)

@@ -33,7 +33,8 @@ def staged(model="rns-1-2", **changes):
 def chain(folder, model="rns-1-2"):
     """The same as separate runs, each started from the one before."""
     before = None
-    for number, stage in enumerate([*STAGES, {"lengths": (3, 9)}]):
+    stages: list[dict] = [*STAGES, {"lengths": (3, 9)}]
+    for number, stage in enumerate(stages):
         own = {name: value for name, value in stage.items() if name != "lengths"}
         settings = {"data": {"lengths": stage["lengths"]}, "training": own, "start_from": before}
         before = str(folder / str(number))

@@ -137,7 +137,7 @@ class TrainOptions:
 
     @property
     def show(self) -> "Show":
-        """How progress is shown: bars on a terminal, elsewhere one line of JSON an epoch."""
+        """How progress is shown: bars on a terminal, elsewhere one line of JSON per epoch."""
         if self.quiet:
             return "nothing"
         return "terminal" if sys.stderr.isatty() and not self.as_json else "json"

@@ -39,7 +39,7 @@ def evaluate(
 ) -> None:
     """Measure the best model of a run, overall and by length; the results also go to the run's folder.
 
-    The zoo stays as it is: of a network in it, the results are shown, and drawn with --out.
+    Nothing is written to the zoo: the results of a network in it are shown, and drawn with --out.
     """
     from ndstack import plotting, training, zoo
     from ndstack.progress import progress_bar
@@ -108,10 +108,10 @@ def generate(
     from ndstack import training
     from ndstack.nn import beam_search, sample
     from ndstack.nn import greedy as take_best
-    from ndstack.training.material import find_language
+    from ndstack.training.material import language_of
 
     folder = training.Run.open(run)
-    model, language = folder.load(), find_language(folder.config)
+    model, language = folder.load(), language_of(folder.config)
     longest = max_length or folder.config.data.test_lengths[1]
     start = parse_word(language, prefix)
     if beam is not None:

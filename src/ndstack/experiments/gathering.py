@@ -18,7 +18,7 @@ from ndstack.experiments.trials import expand
 from ndstack.nn.models import parse
 from ndstack.training import Run, RunConfig
 from ndstack.training.machine import cpu_model, simd
-from ndstack.training.material import find_language, make_model
+from ndstack.training.material import language_of, make_model
 from ndstack.training.run import BEST, ENVIRONMENT, LOG, best_epoch, is_run
 
 Row = tuple[Record, list[Epoch], dict[ViewName, View]]
@@ -262,7 +262,7 @@ def _parameters(run: Run) -> int | None:
     if (run.folder / BEST).exists() or run.config.corpus is not None or run.config.model is None:
         value = run.summary()["parameters"]
         return None if value is None else int(value)
-    model = make_model(run.config, find_language(run.config))
+    model = make_model(run.config, language_of(run.config))
     return sum(parameter.numel() for parameter in model.parameters())
 
 

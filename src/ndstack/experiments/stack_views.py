@@ -18,7 +18,7 @@ from ndstack.analysis.trace import trace
 from ndstack.errors import NdstackError
 from ndstack.languages import Language
 from ndstack.training import Run
-from ndstack.training.material import find_language
+from ndstack.training.material import language_of
 from ndstack.training.run import BEST
 
 ViewName = Literal["evolution", "readings", "heat_map"]
@@ -68,7 +68,7 @@ def summarize(views: dict[ViewName, View]) -> dict[str, float]:
 
 def view_evolution(run: Run) -> View:
     """The share of the correct action type at each position of one string, after each epoch."""
-    language = find_language(run.config)
+    language = language_of(run.config)
     lengths = language.lengths(*run.config.data.lengths)
     word = language.sample(lengths[len(lengths) // 2], np.random.default_rng(0))
     evolution = Evolution.of_run(run, word)
@@ -97,7 +97,7 @@ def view_readings(run: Run) -> View:
 
     `purity` is the share of readings that are nearest to the mean of those of their own symbol.
     """
-    language, config = find_language(run.config), run.config
+    language, config = language_of(run.config), run.config
     rng = np.random.default_rng(0)
     lengths = language.lengths(*config.data.lengths)
     words = [language.sample(int(rng.choice(lengths)), rng) for _ in range(SAMPLES)]
@@ -122,7 +122,7 @@ def measure_purity(readings: Floats, labels: Sequence[str]) -> float:
 
 def view_heat_map(run: Run) -> View:
     """Readings over time on a string whose first half repeats the pattern 0123."""
-    word = pattern(find_language(run.config), run.config.data.lengths)
+    word = pattern(language_of(run.config), run.config.data.lengths)
     stack = trace(run.load(), word).stack()
     return {"word": list(word), "names": list(stack.reading_names), "values": _plain(stack.readings)}
 

@@ -278,7 +278,7 @@ class _Driver:
     def _tick(self) -> None:
         """Tell the watcher; the estimate is made now and then, since it reads all trials."""
         now = time.monotonic()
-        if now - self.estimated > (TICK if self.left is None else 10 * TICK):
+        if now - self.estimated > (TICK if self.left is None else 30 * TICK):
             self.left = self._estimate()
             self.estimated = time.monotonic()
         self.watcher.tick(list(self.running.values()), self.left)
@@ -290,7 +290,8 @@ class _Driver:
         total, groups = 0.0, dict[tuple[int, Group], list[tuple[int, float]]]()
         owners: dict[tuple[int, Group], _Item] = {}
         begun = [self.owners[name] for name in self.running]
-        for item in [*begun, *self.waiting, *(one for _, one in self.pausing)]:
+        items = [*begun, *self.waiting, *(one for _, one in self.pausing)]
+        for item in {one.trial.id: one for one in reversed(items)}.values():  # shared trials count once
             expected = expect(paces, item.trial)
             if expected is None:
                 return None

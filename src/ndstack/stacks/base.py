@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.ops.runtime.autograd import in_own_precision
-from ndstack.ops.runtime.tracing import Recordable, opaque
+from ndstack.ops.runtime.autograd import opaque_in_own_precision
+from ndstack.ops.runtime.tracing import Recordable
 from ndstack.stacks.checks import check_tensors, real
 from ndstack.stacks.state import Device, State
 
@@ -79,8 +79,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
             device: where; torch's default device if not given.
         """
 
-    @opaque
-    @in_own_precision
+    @opaque_in_own_precision
     def step(self, state: StateT, actions: Tensor, pushed: Tensor | None = None) -> StateT:
         """One step. The new reading is `new_state.reading`; the old state stays valid.
 
@@ -103,8 +102,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
         """How wide the layer that drives the stack is: `action_size + push_size`."""
         return self.action_size + self.push_size
 
-    @opaque
-    @in_own_precision
+    @opaque_in_own_precision
     def drive(self, state: StateT, hidden: Tensor, weight: Tensor, bias: Tensor) -> StateT:
         """One step from the hidden state of a controller, with the layer between the two.
 
@@ -146,8 +144,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
             bias = real(bias).to(reading.dtype)
         return self._drive(state, hidden, weight, bias)
 
-    @opaque
-    @in_own_precision
+    @opaque_in_own_precision
     def scan(
         self, actions: Tensor, pushed: Tensor | None = None, state: StateT | None = None
     ) -> tuple[Tensor, StateT]:

@@ -33,7 +33,7 @@ def model_options(
             f"{name} never discards an element, so it cannot read a stream; choose a stack with a limit, "
             "such as sup-22 or vrns-3-3-5"
         )
-    nondeterministic = parsed.stack not in ("", "strat", "sup", "sup-h")
+    nondeterministic = parsed.nondeterministic
     own: dict[str, object] = {
         "window": window if nondeterministic else None,
         "depth": depth if parsed.stack in ("sup", "sup-h") else None,

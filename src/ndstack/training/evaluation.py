@@ -22,7 +22,7 @@ class Row:
     strings: int
     symbols: int
     cross_entropy: float
-    """Of the model, in nats a symbol."""
+    """The cross-entropy of the model, in nats per symbol."""
     lower_bound: float
     """Of the true distribution; for strings of one length, given the length."""
 

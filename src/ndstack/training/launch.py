@@ -17,7 +17,7 @@ from ndstack import files, processes
 from ndstack.errors import NdstackError, TrainingError
 from ndstack.languages import Dataset
 from ndstack.nn import LanguageModel
-from ndstack.nn.storage.description import describe
+from ndstack.nn.storage.description import describe_model
 from ndstack.ops.runtime import threads
 from ndstack.processes import cores
 from ndstack.settings.run import RunConfig
@@ -26,14 +26,14 @@ from ndstack.training.interruption import PassedOn
 from ndstack.training.loop import Result, fit
 from ndstack.training.material import (
     Show,
-    checksums,
+    data_checksums,
     is_task,
     make_checked,
     make_formal,
     start_checksum,
     take_start,
 )
-from ndstack.training.observers import JSONLines, Observer, Observers, TensorBoard
+from ndstack.training.observers import MetricsLines, Observer, Observers, TensorBoard
 from ndstack.training.run import STATE, Run, is_run
 from ndstack.training.task import Share, Task
 
@@ -57,12 +57,12 @@ def train(
     tensorboard: bool = False,
     make: Maker = make_formal,
 ) -> Result:
-    """Begin a run in a new folder or, without a configuration, go on with the one that is there.
+    """Begin a run in a new folder or, without a configuration, resume the one in the folder.
 
     Args:
         folder: of the run.
         config: all of it.
-        show: progress bars on a terminal, a line of JSON an epoch, or nothing.
+        show: progress bars on a terminal, a line of JSON per epoch, or nothing.
         tensorboard: whether to write for TensorBoard, too, to `tensorboard/` in the folder.
         make: makes the model and what it learns.
     """
@@ -102,7 +102,7 @@ def settle(config: RunConfig) -> RunConfig:
         training = training.model_copy(update={"threads": max(1, cores() // training.processes)})
     data = config.data
     if data.folder is not None:
-        data = data.model_copy(update={"sha256": checksums(Path(data.folder))})
+        data = data.model_copy(update={"sha256": data_checksums(Path(data.folder))})
     settled: dict[str, Any] = {"training": training, "data": data}
     if config.start_from is not None:
         source = files.real_path(config.start_from)
@@ -205,7 +205,7 @@ def _work(
         model, data = make(config, Share(fabric.global_rank, fabric.world_size), shown)
         if not resume or not (folder / STATE).exists():
             take_start(config, model)
-        description = describe(model)
+        description = describe_model(model)
         if first and not resume:
             folder.mkdir(parents=True, exist_ok=True)
             held.enter_context(files.locked(folder))
@@ -232,7 +232,7 @@ def _observer(folder: Path, config: RunConfig, show: Show, tensorboard: bool) ->
         watched = "cross_entropy" if is_task(config.language) and config.corpus is None else watched
         chosen.append(Terminal(f"{config.model} on {config.language}", watched))
     if show == "json":
-        chosen.append(JSONLines())
+        chosen.append(MetricsLines())
     if tensorboard:
         chosen.append(TensorBoard(folder / "tensorboard"))
     return Observers(*chosen)

@@ -19,7 +19,7 @@ from ndstack.training.run import BEST, Run
 from ndstack.training.task import Share, Task
 
 Show = Literal["terminal", "json", "nothing"]
-"""Progress bars, a line of JSON an epoch, or nothing."""
+"""Progress bars, a line of JSON per epoch, or nothing."""
 
 
 def make_formal(config: RunConfig, share: Share, show: Show) -> tuple[LanguageModel, Dataset | Task]:
@@ -36,7 +36,7 @@ def make_formal(config: RunConfig, share: Share, show: Show) -> tuple[LanguageMo
 
 def make_checked(config: RunConfig) -> tuple[LanguageModel, Language]:
     """The model and the language of a run; an error in one line if they, or strings, are not there."""
-    language = find_language(config)
+    language = language_of(config)
     _check_data(config, language)
     return make_model(config, language), language
 
@@ -91,7 +91,7 @@ def _check_data(config: RunConfig, language: Language) -> None:
             raise TrainingError(f"{language.name} has no strings of lengths {low}..{high}")
 
 
-def find_language(config: RunConfig) -> Language:
+def language_of(config: RunConfig) -> Language:
     """The language of a run."""
     if config.corpus is not None:
         raise TrainingError("this run is on text, not on a formal language; use the commands of ndstack text")
@@ -147,13 +147,13 @@ def make_data(config: RunConfig, show: Show = "nothing", language: Language | No
     """
     data = config.data
     if data.folder is None:
-        language = find_language(config) if language is None else language
+        language = language_of(config) if language is None else language
         plan = data.model_copy(update={"test_per_length": 0})
         if show != "terminal":
             return make_dataset(language, config.seed, plan)
         with progress_bar(f"sampling {language.name}", data.train + data.validation) as advance:
             return make_dataset(language, config.seed, plan, progress=advance)
-    if data.sha256 is not None and checksums(Path(data.folder)) != data.sha256:
+    if data.sha256 is not None and data_checksums(Path(data.folder)) != data.sha256:
         raise TrainingError(
             f"{data.folder} has changed since the run began; begin a new run in another folder"
         )
@@ -165,7 +165,7 @@ def make_test_data(config: RunConfig) -> Dataset:
     if config.data.folder is not None:
         return make_data(config)
     plan = config.data.model_copy(update={"train": 0, "validation": 0})
-    return make_dataset(find_language(config), config.seed, plan)
+    return make_dataset(language_of(config), config.seed, plan)
 
 
 def use_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def use_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     return {**values, **own}
 
 
-def checksums(folder: Path) -> dict[str, str]:
+def data_checksums(folder: Path) -> dict[str, str]:
     """Of the strings in a data folder, by split."""
     try:
         return {split: hashlib.sha256((folder / f"{split}.txt").read_bytes()).hexdigest() for split in SPLITS}

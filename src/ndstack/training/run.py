@@ -5,10 +5,10 @@
 | `config.json` | the complete configuration: the same run again from it |
 | `model.json` | what the model is made of |
 | `environment.json` | versions and machine, for the record |
-| `metrics.jsonl` | one line an epoch; the same bytes however often the run was interrupted |
+| `metrics.jsonl` | one line per epoch; the same bytes however often the run was interrupted |
 | `times.jsonl` | seconds of each epoch, by the clock and of processors |
 | `best.safetensors` | the parameters with the lowest validation cross-entropy |
-| `last/state.safetensors` | all that going on needs: parameters, optimizer, schedule, position, metrics |
+| `last/state.safetensors` | all that resuming needs: parameters, optimizer, schedule, position, metrics |
 | `snapshots/` | parameters after each epoch, on request |
 | `log.txt` | what happened when |
 """
@@ -86,7 +86,7 @@ class Run:
             self.replace(MODEL, model.model_dump_json(indent=2) + "\n")
 
     def tidy(self) -> None:
-        """Remove what killed processes left behind; only for who holds the folder (`files.locked`)."""
+        """Remove what killed processes left behind; only for the process that has locked the folder."""
         files.tidy(self.folder, (self.folder / STATE).parent, self.folder / SNAPSHOTS)
 
     @classmethod
@@ -240,7 +240,7 @@ class Run:
 
     @contextlib.contextmanager
     def _writing(self, name: str) -> Iterator[Path]:
-        """The path of a file to write to; if that fails, the error says how to go on."""
+        """The path of a file to write to; if that fails, the error says how to resume."""
         path = self.folder / name
         try:
             yield path
@@ -315,7 +315,7 @@ FREE = ("max_epochs", "stop_after", "checkpoint_seconds", "snapshots")
 
 
 def change_settings(folder: str | Path, values: Mapping[str, Any]) -> None:
-    """Change settings of a run before it goes on; only those that may change.
+    """Change settings of a run before it is resumed; only those that may change.
 
     Args:
         folder: of the run.
@@ -333,7 +333,7 @@ def change_settings(folder: str | Path, values: Mapping[str, Any]) -> None:
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name) and name.removeprefix("training.") not in FREE:
             raise TrainingError(
-                f"{name} is {after.get(name)} now, but the run began with {before.get(name)}; go on without "
+                f"{name} is {after.get(name)} now, but the run began with {before.get(name)}; resume without "
                 "it, or begin a new run in another folder"
             )
     with files.locked(run.folder):

@@ -15,8 +15,7 @@ from torch import Tensor
 from ndstack.errors import NdstackError
 from ndstack.nn.fused.registry import FusedLSTM, LSTMRun, LSTMState, find
 from ndstack.ops.lstm import LSTMWeights
-from ndstack.ops.runtime.autograd import in_own_precision
-from ndstack.ops.runtime.tracing import opaque
+from ndstack.ops.runtime.autograd import opaque_in_own_precision
 from ndstack.stacks import Stack
 from ndstack.stacks.base import StateT
 from ndstack.stacks.checks import check_tensors, real
@@ -24,8 +23,7 @@ from ndstack.stacks.checks import check_tensors, real
 _NAMES = (*(f"{name} weights" for name in LSTMWeights._fields), "h", "c", "inputs")
 
 
-@opaque
-@in_own_precision
+@opaque_in_own_precision
 def run_lstm(
     stack: Stack[StateT], inputs: Tensor, weights: LSTMWeights, lstm_state: LSTMState, state: StateT
 ) -> LSTMRun[StateT]:
@@ -49,8 +47,7 @@ def run_lstm(
     return _pair(stack).run(stack, inputs, weights, lstm_state, state)
 
 
-@opaque
-@in_own_precision
+@opaque_in_own_precision
 def step_lstm(
     stack: Stack[StateT], inputs: Tensor, weights: LSTMWeights, lstm_state: LSTMState, state: StateT
 ) -> tuple[LSTMState, StateT]:

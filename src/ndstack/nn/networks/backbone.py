@@ -43,11 +43,11 @@ class Backbone(Recordable, torch.nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
-        """Read a sequence, or go on with one.
+        """Read a sequence, or continue one.
 
         Args:
             x: [B, n, input_size].
-            state: to go on from; a fresh start if not given.
+            state: the state to continue from; a fresh start if not given.
 
         Returns:
             The outputs, [B, n, output_size], and the last state.

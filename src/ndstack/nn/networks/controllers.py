@@ -55,7 +55,9 @@ def has_cells(controller: torch.nn.Module) -> bool:
     return isinstance(controller, torch.nn.LSTM) or bool(getattr(controller, "has_cells", False))
 
 
-def run(controller: torch.nn.Module, x: Tensor, memory: ControllerState) -> tuple[Tensor, ControllerState]:
+def run_controller(
+    controller: torch.nn.Module, x: Tensor, memory: ControllerState
+) -> tuple[Tensor, ControllerState]:
     """A whole sequence [B, n, input_size] without a stack: h_1..h_n, [B, n, H], and the last memory."""
     if x.shape[1] == 0:
         return x.new_zeros(x.shape[0], 0, memory.hidden[0].shape[1]), memory
@@ -95,15 +97,15 @@ def _has_lstm(dtype: torch.dtype) -> bool:
     return True
 
 
-def call(controller: torch.nn.Module, x: Tensor, memory: ControllerState) -> ControllerState:
+def call_controller(controller: torch.nn.Module, x: Tensor, memory: ControllerState) -> ControllerState:
     """One step of a controller that is called, as a network of torch is, with the input [B, input_size]."""
-    return run(controller, x[:, None], memory)[1]
+    return run_controller(controller, x[:, None], memory)[1]
 
 
-def prepare(
+def prepare_steps(
     controller: torch.nn.RNNBase, x: Tensor, reading_size: int
 ) -> tuple[tuple[Tensor, ...], list[list[Tensor]]]:
-    """What `step` wants, computed once for all steps: an input for each, and the weights of each layer.
+    """Compute what `step_controller` takes, for all steps: an input for each, and the weights of each layer.
 
     Of an LSTM, the inputs are what x_t contributes to the gates of the first layer, biases included.
 
@@ -122,7 +124,7 @@ def prepare(
     return torch.nn.functional.linear(x, by_input[:, :size], bias).unbind(1), weights
 
 
-def step(
+def step_controller(
     controller: torch.nn.RNNBase,
     weights: Sequence[Sequence[Tensor]],
     given: Tensor,
@@ -133,8 +135,8 @@ def step(
 
     Args:
         controller: says which kind of cell.
-        weights: of each layer, from `prepare`.
-        given: the input of this step, from `prepare`.
+        weights: of each layer, from `prepare_steps`.
+        given: the input of this step, from `prepare_steps`.
         reading: [B, reading_size].
         memory: before the step.
     """

@@ -136,11 +136,11 @@ class StackRNN(Backbone):
         return torch.cat([state.hidden[-1], state.stack.reading], dim=1)
 
     def forward(self, x: Tensor, state: NetworkState | None = None) -> tuple[Tensor, RNNState]:
-        """Read a sequence of any length, 0 included, or go on with one.
+        """Read a sequence of any length, 0 included, or continue one.
 
         Args:
             x: [B, n, input_size].
-            state: to go on from; zeros and fresh stacks if not given.
+            state: the state to continue from; zeros and fresh stacks if not given.
 
         Returns:
             The outputs, [B, n, output_size], and the last state.
@@ -150,7 +150,9 @@ class StackRNN(Backbone):
         state = self.start(x.shape[0], x.dtype, x.device) if state is None else self._like(state, x)
         refuse_recording()
         if self.stack is None:
-            output, memory = controllers.run(self.controller, x, ControllerState(state.hidden, state.cells))
+            output, memory = controllers.run_controller(
+                self.controller, x, ControllerState(state.hidden, state.cells)
+            )
             return output, RNNState(*memory, None)
         return self._with_stack(x, state)
 
@@ -245,7 +247,7 @@ class StackRNN(Backbone):
         advance, drives = self._stepper(x), self._drives and not self.push_hidden
         controls = self._controls() if drives else ()
         memory, stack = ControllerState(state.hidden, state.cells), state.stack
-        self.stack._check_state(stack)  # before the controller sees its reading
+        self.stack.check_state(stack)  # before the controller sees its reading
         assert stack is not None
         hidden, readings = [], []
         for t in range(x.shape[1]):
@@ -267,11 +269,13 @@ class StackRNN(Backbone):
         """A function of the number of a step, the reading and the memory before it: the controller's step."""
         controller = self.controller
         if not self._untouched(controller):
-            return lambda t, reading, memory: controllers.call(
+            return lambda t, reading, memory: controllers.call_controller(
                 controller, torch.cat([x[:, t], reading], dim=1), memory
             )
-        inputs, weights = controllers.prepare(controller, x, controller.input_size - self.input_size)
-        return lambda t, reading, memory: controllers.step(controller, weights, inputs[t], reading, memory)
+        inputs, weights = controllers.prepare_steps(controller, x, controller.input_size - self.input_size)
+        return lambda t, reading, memory: controllers.step_controller(
+            controller, weights, inputs[t], reading, memory
+        )
 
     def _step_stack(self, state: State, top: Tensor) -> State:
         """One step of the stack, from what the layers give when they are called."""

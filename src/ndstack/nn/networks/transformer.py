@@ -172,11 +172,11 @@ class Transformer(Backbone):
         )
 
     def forward(self, x: Tensor, state: NetworkState | None = None) -> tuple[Tensor, TransformerState]:
-        """Read a sequence, or go on with one.
+        """Read a sequence, or continue one.
 
         Args:
             x: [B, n, d_model], embeddings, not scaled.
-            state: to go on from; a fresh start if not given.
+            state: the state to continue from; a fresh start if not given.
 
         Returns:
             The outputs, [B, n, d_model], normalised, and the last state.

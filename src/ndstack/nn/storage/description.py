@@ -68,7 +68,7 @@ class ModelDescription(BaseModel):
         return model.to(getattr(torch, self.dtype))
 
 
-def describe(model: LanguageModel) -> ModelDescription:
+def describe_model(model: LanguageModel) -> ModelDescription:
     """What this model is made of; an error says in one line what cannot be described."""
     values = {
         "alphabet": model.alphabet,

@@ -91,8 +91,9 @@ def _steps(setting: Setting, chart: Chart, history: History | None, weights: Ten
 
         def again(rows: Tensor) -> list[Tensor]:
             better, places = in_log_space(past[rows], setting)
-            seen = 0 if done.attention is None else done.attention.shape[-1]
-            return [better[:, -steps:], places[:, -steps:, :, -seen:]][: len(results)]
+            if done.attention is None:
+                return [better[:, -steps:]]
+            return [better[:, -steps:], places[:, -steps:, :, -done.attention.shape[-1] :]]
 
         reading, *attention = redo(results, done.untrusted(), again)
         return Stepped(reading, attention[0] if attention else None, done.chart)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from ndstack.errors import NdstackError
-from ndstack.ops.runtime.tracing import transformed
+from ndstack.ops.runtime.tracing import refuse_recording, transformed
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
@@ -77,3 +77,21 @@ def in_own_precision(function: Callable[_Given, _Result]) -> Callable[_Given, _R
             return function(*arguments, **options)
 
     return wrapped
+
+
+def opaque_in_own_precision(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """Both `tracing.opaque` and `in_own_precision`, in one call; for the public operations of stacks."""
+
+    @functools.wraps(function)
+    def call(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
+        if torch.compiler.is_dynamo_compiling():
+            from ndstack.ops.runtime import dynamo
+
+            result: _Result = dynamo.call(call, *arguments, **options)
+            return result
+        refuse_recording()
+        if not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
+            return function(*arguments, **options)
+        return in_own_precision(function)(*arguments, **options)
+
+    return call
