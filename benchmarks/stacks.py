@@ -33,7 +33,7 @@ from ndstack.ops.nondeterministic import naive
 from ndstack.ops.nondeterministic.log_space import log_sum, quotient
 from ndstack.ops.nondeterministic.settings import action_sizes
 from ndstack.ops.runtime import threads
-from ndstack.stacks.nondeterministic import Nondeterministic
+from ndstack.stacks.nondeterministic import Nondeterministic, NondeterministicState
 
 BATCH, UNITS, INPUTS = 10, 20, 4
 Row = dict[str, Any]
@@ -83,7 +83,9 @@ def train_step(net: Controller, n: int, way: str) -> None:
     if way == "fused":
         hidden, *_ = run_lstm(net.stack, inputs, weights, memory, net.stack.start(BATCH))
     elif way == "steps":
-        hidden, *_ = FusedLSTM().run(net.stack, inputs, weights, memory, net.stack.start(BATCH))
+        hidden, *_ = FusedLSTM[NondeterministicState]().run(
+            net.stack, inputs, weights, memory, net.stack.start(BATCH)
+        )
     else:
         hidden = by_reference(net.stack, inputs, weights, memory)
     net.zero_grad()
@@ -233,6 +235,7 @@ def windowed(steps: int) -> Row:
     with torch.no_grad():
         for done in range(0, steps, 1000):
             _, state = stack.scan(torch.randn(1, 1000, stack.action_size), state=state)
+            assert state.chart is not None
             held.append(sum(part.numel() * part.element_size() for part in state.chart.tensors))
             assert done + 1000 == state.time
     seconds = time.perf_counter() - begin

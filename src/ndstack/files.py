@@ -28,7 +28,7 @@ _OLD_LEFTOVER = re.compile(r"\..+\.(?:json|jsonl|safetensors|svg|png|md|csv|html
 """The names that earlier versions used, without a suffix of their own."""
 
 
-def real(path: str | Path) -> Path:
+def real_path(path: str | Path) -> Path:
     """Return the absolute path without links; a circle of links causes an `OSError` when the path is used."""
     return Path(os.path.realpath(path))
 
@@ -41,10 +41,10 @@ def replace(path: Path, content: bytes) -> None:
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(content)
-        elif real(path).is_symlink():  # a circle of links
+        elif real_path(path).is_symlink():  # a circle of links
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         else:
-            _replace(real(path), content)
+            _replace(real_path(path), content)
     except OSError as error:
         error.filename, error.filename2 = str(path), None  # errors name the path given, not the draft
         raise
@@ -117,7 +117,7 @@ def new_folder(folder: Path, what: str) -> Iterator[Path]:
         folder: the path of the new folder; an empty folder is replaced.
         what: what the folder is, for errors, such as "the data set".
     """
-    folder = real(folder)
+    folder = real_path(folder)
     check_new(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

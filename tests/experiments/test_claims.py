@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from ndstack.cli import app
 from ndstack.errors import NdstackError
 from ndstack.experiments.claims import decide, read_claims, write_page
-from ndstack.experiments.claims.evidence import Side, describe, expected_best, is_settled, measure
+from ndstack.experiments.claims.claim import Claim, ClaimPart
+from ndstack.experiments.claims.evidence import Side, describe, expected_best, is_settled, metric_of
 from ndstack.experiments.claims.ledger import Decided, Entry
 from ndstack.experiments.claims.rules import ALONE, PAIRS, WHOLE, Outcome, apply
-from ndstack.experiments.claims.spec import Claim, Part
 from ndstack.experiments.records import Epoch, Record, Tables
 from ndstack.experiments.results import Finished
 
@@ -38,7 +38,7 @@ def side(*runs, label="A"):
 
 
 def part(rule, **values):
-    return Part(rule=rule, experiments=["cfls"], left=["A"], **values)
+    return ClaimPart(rule=rule, experiments=["cfls"], left=["A"], **values)
 
 
 def answer(rule, *sides, **values):
@@ -52,7 +52,7 @@ CUT = [run(0.2, waited=2), run(0.3, waited=0), run(0.4, waited=1)]
 
 
 def test_every_rule_has_a_function():
-    assert {*ALONE, *PAIRS, *WHOLE} == set(Part.model_fields["rule"].annotation.__args__)
+    assert {*ALONE, *PAIRS, *WHOLE} == set(ClaimPart.model_fields["rule"].annotation.__args__)
 
 
 def test_what_solves_and_what_fails():
@@ -125,7 +125,7 @@ def test_shares_and_epochs():
 
 def test_thresholds_and_printed_numbers():
     longer = [run(0.01, test_by_length={60: 0.1, 90: 0.3})] * 3
-    assert measure(longer[0], "gap") == pytest.approx(0.2)
+    assert metric_of(longer[0], "gap") == pytest.approx(0.2)
     assert answer("above", side(*longer), metric="gap", threshold=0.1) == "yes"
     assert answer("below", side(*longer), metric="gap", threshold=0.1) == "no"
     assert answer("above", side(*GOOD), metric="gap", threshold=0.1) is None  # not measured
@@ -152,12 +152,12 @@ def test_times_are_of_processors_and_of_the_median_epoch():
     assert answer("ratio", slow, older, **options) is None  # which do not say
     (found,) = apply(part("ratio", **options), [slow], [older])
     assert found.needs == {"A, dyck": (3, 3), "B, dyck": (2, 3)}
-    assert measure(timed(2, threads=2), "processor_seconds") is None
+    assert metric_of(timed(2, threads=2), "processor_seconds") is None
 
 
 def test_there_is_no_such_metric():
     with pytest.raises(NdstackError, match="there is no metric 'x'"):
-        measure(GOOD[0], "x")
+        metric_of(GOOD[0], "x")
 
 
 def test_means_are_of_the_best_setting():
@@ -203,7 +203,7 @@ def test_numbers_are_told_with_their_spread():
     told = describe(side(*GOOD, *CUT), "difference")
     assert told == "A, dyck: 0.010 (mean 0.205 ± 0.160), 6 runs, 2 solved, 3 cut short"
     assert describe(side(), "difference") == "A, dyck: no runs"
-    assert math.isinf(measure(BAD[0], "epochs_to_solve"))
+    assert math.isinf(metric_of(BAD[0], "epochs_to_solve"))
 
 
 def test_all_claims_are_there_and_can_be_decided_from_nothing(tmp_path):

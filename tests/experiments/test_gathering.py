@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 from ndstack.cli import app
 from ndstack.errors import NdstackError
 from ndstack.experiments import SweepFolder, expand, gathering, make_report
-from ndstack.experiments.figures import draw
+from ndstack.experiments.figures import draw_figure
 from ndstack.experiments.gathering import gather, read_folder, read_run
 from ndstack.experiments.identity import record_id
-from ndstack.experiments.inside import measure_onsets, measure_pattern, measure_purity
 from ndstack.experiments.matching import runs_of
 from ndstack.experiments.records import CURVES, RUNS, Tables
 from ndstack.experiments.registry import all_experiments, find
+from ndstack.experiments.stack_views import measure_onsets, measure_pattern, measure_purity
 from ndstack.training import Run, RunConfig
 from ndstack.training.machine import commit
 
@@ -92,7 +92,7 @@ def test_what_is_known_of_a_stack_is_not_measured_again(tmp_path, monkeypatch):
     monkeypatch.setattr(gathering, "possible_views", lambda run: [])  # the same run without snapshots
     assert len(gather([run.folder], tmp_path / "tables").same) == 1
     (record,) = Tables.read(tmp_path / "tables").runs.values()
-    assert record.inside == {"onset_spread": 1.0}
+    assert record.stack_measures == {"onset_spread": 1.0}
 
 
 def test_processor_time_is_kept_if_all_epochs_have_it(tmp_path):
@@ -268,9 +268,9 @@ def test_figures_of_what_stacks_do_are_drawn_from_kept_views(tmp_path):
         tables = tables.with_run(record, curve, own)
     tables.write(tmp_path)
     tables = Tables.read(tmp_path)
-    assert {one.inside.get("purity") for one in tables.runs.values()} == {None, 1.0}
+    assert {one.stack_measures.get("purity") for one in tables.runs.values()} == {None, 1.0}
     for label, marks in (("figure-6.2", "images"), ("figure-9.4", "collections"), ("figure-9.5", "images")):
         experiment = find(label)
         (output,) = (one for one in experiment.outputs if one.label == label)
-        figure = draw(output, experiment, runs_of(tables, experiment))
+        figure = draw_figure(output, experiment, runs_of(tables, experiment))
         assert getattr(figure.axes[0], marks), label

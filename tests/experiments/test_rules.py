@@ -22,11 +22,11 @@ from ndstack.experiments import (
     run_campaign,
     run_sweep,
 )
+from ndstack.experiments.experiment import Extend
 from ndstack.experiments.groups import ended, spent
-from ndstack.experiments.spec import Extend
-from ndstack.experiments.work import RESULT, Job, more_epochs
+from ndstack.experiments.jobs import RESULT, Job, more_epochs
+from ndstack.settings.reading import merge
 from ndstack.training import Run, train
-from ndstack.training.config import merge
 from ndstack.training.run import BEST, METRICS, STATE, best_epoch
 
 

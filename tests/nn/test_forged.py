@@ -37,6 +37,24 @@ def test_the_chart_of_another_stack_with_the_same_reading():
         network(2, 2)(torch.ones(2, 3, 3), states.unpack_state(tensors))
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"controller": "gru"}, {"num_layers": 2}, {"reading_layers": 1}], ids=str
+)
+@pytest.mark.parametrize("steps", [1, 3])
+def test_the_state_of_another_stack_passed_by_hand(options, steps):
+    """The controller must not be the one to complain about the size of its input."""
+    mine, other = (StackRNN(3, 4, Nondeterministic(2, symbols), **options) for symbols in (2, 3))
+    _, state = other(torch.ones(2, 5, 3))
+    with pytest.raises(NdstackError, match="the state belongs to a stack of other sizes"):
+        mine(torch.ones(2, steps, 3), state)
+
+
+@pytest.mark.parametrize("given", [None, "a", [[[1.0]]], torch.ones(2, 3, 3, dtype=torch.long)])
+def test_an_input_that_is_no_tensor_of_numbers(given):
+    with pytest.raises(NdstackError, match="given as input, expected a tensor of floating-point numbers"):
+        network(2, 2)(given)
+
+
 EDITS = {
     "states": lambda chart: chart.update(layout=[4, 1, *chart["layout"][2:]]),
     "times": lambda chart: chart.update(layout=[*chart["layout"][:2], 10**6, 0]),

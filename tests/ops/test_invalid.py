@@ -98,7 +98,8 @@ CASES = [(name, mode) for name in STACKS for mode in modes(name)]
 @pytest.mark.parametrize("bad", ["nan", "inf", "vector"])
 @pytest.mark.parametrize(("name", "mode"), CASES)
 def test_nan_from_that_step_on_in_that_sequence_alone(name, mode, bad):
-    stack, dtype = STACKS[name], torch.float32 if mode == "portable" else torch.float64
+    stack: Stack = STACKS[name]
+    dtype = torch.float32 if mode == "portable" else torch.float64
     given = some(stack, dtype)
     if (bad == "vector" and not stack.push_size) or (bad == "inf" and name == "stratification"):
         pytest.skip("there is no such thing")

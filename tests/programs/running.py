@@ -24,7 +24,7 @@ from tests.programs.whole import Network
 TOLERANCE = {"float32": 1e-5, "float64": 1e-9}
 ROUNDING = {"float32": 6e-8, "float64": 1.1e-16}
 TIMES_ROUNDING = 10.0
-"""A larger error is no fault if rounding what is given makes one a tenth as large in the reference alone."""
+"""A larger error is no fault if rounding what the reference is given makes one a tenth as large."""
 HIGHEST = 1e18
 """Readings of weights stop at 1e19 in float32, and have no derivatives there."""
 UNITS = 3
@@ -78,7 +78,7 @@ class Run:
             options = dict(program.network)
             sizes = options.pop("input_size"), options.pop("hidden_size")
             self.rnn = StackRNN(*sizes, self.stack, **options)
-            owner, self.stack = self.rnn, self.rnn.stack  # type: ignore[assignment]
+            owner, self.stack = self.rnn, self.rnn.stack
         owner.to(self.dtype)
         for parameter in owner.parameters():
             torch.nn.init.uniform_(parameter, -1.0, 1.0)
@@ -103,7 +103,7 @@ class Run:
         if self.rnn is None:
             return Node(self.stack.start(self.program.batch, dtype=self.dtype), past)
         state = self.rnn.start(self.program.batch, dtype=self.dtype)
-        reading = state.stack.reading.detach().double()  # type: ignore[union-attr]
+        reading = state.stack.reading.detach().double()
         inner = getattr(self.stack, "bottom", None)
         if inner is not None:  # r_0 shows the bottom's vector, which is learned
             shape = reading.reshape(reading.shape[0], -1, inner.numel())
@@ -322,11 +322,11 @@ class Run:
             return
         if self.program.halves and len(ours) > 1:
             cut = len(ours) // 2
-            sum(ours[cut:]).backward(retain_graph=True)  # type: ignore[union-attr]
-            sum(ours[:cut]).backward()  # type: ignore[union-attr]
+            sum(ours[cut:]).backward(retain_graph=True)
+            sum(ours[:cut]).backward()
         else:
-            sum(ours).backward()  # type: ignore[union-attr]
-        sum(theirs).backward()  # type: ignore[union-attr]
+            sum(ours).backward()
+        sum(theirs).backward()
         exact = not self.program.autocast or all(self._exact(op.name) for op in self.program.ops)
         for name, leaf in self.leaves:
             twin = self.twins[id(leaf)]

@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ndstack.errors import NdstackError
-from ndstack.nn import models
+from ndstack.nn import RNNState, models
 from ndstack.nn.storage import states
 from ndstack.text import (
     Sentences,
@@ -74,7 +74,8 @@ def test_the_gradient_of_a_chunk_is_that_of_its_tokens_alone(name):
         torch.testing.assert_close(own, long, msg=key)
     second = task.loss(model, 0, 1)
     assert second.value.requires_grad
-    assert not any(tensor.requires_grad for tensor in task.state.hidden)
+    state: RNNState = task.state
+    assert not any(tensor.requires_grad for tensor in state.hidden)
 
 
 @pytest.mark.parametrize("rows", [1, 3])

@@ -12,13 +12,13 @@ from ndstack.errors import NdstackError
 from ndstack.grammars import CFG, read_grammar
 from ndstack.grammars.grammar import Word
 from ndstack.languages import Language, from_grammar
-from ndstack.languages.language import Lengths
 from ndstack.nn import load, recognizer
 from ndstack.nn.proofs.examples import example, grammars, intersections
 from ndstack.nn.proofs.recognition import Recognizer, split_line
 from ndstack.nn.storage.files import CONFIGURATION
+from ndstack.settings.data import Lengths
 from ndstack.training import Run
-from ndstack.training.material import find_language
+from ndstack.training.material import language_of
 from ndstack.training.run import is_run
 
 EXAMPLES = (*grammars, *intersections)
@@ -108,7 +108,7 @@ def _is_model(path: Path) -> bool:
 def _open_folder(path: Path, name: str) -> Source:
     if is_run(path):
         run = Run.open(path)
-        language, lengths = find_language(run.config), run.config.data.lengths
+        language, lengths = language_of(run.config), run.config.data.lengths
         label = f"{run.label} on {run.config.language}"
         return Source(name, label, run.load(), language, lengths, run)
     if (path / CONFIGURATION).exists():

@@ -16,7 +16,7 @@ import numpy as np
 from ndstack.analysis.derivation_chart import DerivationChart, Item, Leaf
 from ndstack.analysis.stack_run import Move, StackRun
 from ndstack.analysis.transition_weights import Floats, Posterior, TransitionWeights, shares
-from ndstack.analysis.viterbi import derivations_by_weight, expand, settle
+from ndstack.analysis.viterbi import close_determined_items, derivations_by_weight, expand_item
 from ndstack.errors import NdstackError
 from ndstack.grammars.length_sampling import Random
 from ndstack.grammars.linked import Linked, elements
@@ -116,13 +116,15 @@ class StackRuns:
         bounds: dict[Item, Floats] = {}
         found = []
         for _ in range(count):
-            open_, leaves = settle(((self.time, _draw(first, rng)), None), None)
+            open_, leaves = close_determined_items(((self.time, _draw(first, rng)), None), None)
             while open_ is not None:
                 item = open_[0]
                 if item not in bounds:
                     terms = self.chart.terms(item, False)
                     bounds[item] = np.cumsum(np.exp(terms - terms.max()))
-                open_, leaves = settle(*expand(self.chart, (open_, leaves), _draw(bounds[item], rng)))
+                open_, leaves = close_determined_items(
+                    *expand_item(self.chart, (open_, leaves), _draw(bounds[item], rng))
+                )
             found.append(self._run(leaves, total))
         return found
 

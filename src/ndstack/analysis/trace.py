@@ -20,12 +20,13 @@ from ndstack.analysis.stack_trace import CaughtStack, StackTrace, stack_traces, 
 from ndstack.analysis.transition_weights import Floats
 from ndstack.errors import NdstackError
 from ndstack.grammars.grammar import Word
-from ndstack.languages.language import Language, Lengths
+from ndstack.languages.language import Language
 from ndstack.nn.language_models.evaluation_mode import evaluation_mode
 from ndstack.nn.language_models.language_model import LanguageModel
 from ndstack.nn.networks.attention import StackAttention
 from ndstack.nn.networks.rnn import StackRNN
 from ndstack.nn.proofs.recognition import Recognizer, distinct
+from ndstack.settings.data import Lengths
 
 Model = LanguageModel | Recognizer
 

@@ -40,7 +40,7 @@ def derivations_by_weight(chart: DerivationChart, time: int, ends: Floats) -> It
     heapq.heapify(heap)
     while heap:
         negative, _, open_, leaves, choice = heapq.heappop(heap)
-        open_, leaves = settle(open_, leaves)
+        open_, leaves = close_determined_items(open_, leaves)
         if open_ is None:
             yield leaves
             continue
@@ -48,11 +48,11 @@ def derivations_by_weight(chart: DerivationChart, time: int, ends: Floats) -> It
         if choice + 1 < len(scores):
             worse = negative + float(scores[choice] - scores[choice + 1])
             heapq.heappush(heap, (worse, next(number), open_, leaves, choice + 1))
-        rest, leaves = expand(chart, (open_, leaves), int(numbers[choice]))
+        rest, leaves = expand_item(chart, (open_, leaves), int(numbers[choice]))
         heapq.heappush(heap, (negative, next(number), rest, leaves, 0))
 
 
-def expand(chart: DerivationChart, derivation: Derivation, number: int) -> Derivation:
+def expand_item(chart: DerivationChart, derivation: Derivation, number: int) -> Derivation:
     """Replace the first open item with the parts of its term of this number."""
     open_, leaves = derivation
     assert open_ is not None
@@ -61,7 +61,7 @@ def expand(chart: DerivationChart, derivation: Derivation, number: int) -> Deriv
     return prepend(parts, rest), leaves if leaf is None else (leaf, leaves)
 
 
-def settle(open_: Linked[Item], leaves: Linked[Leaf]) -> Derivation:
+def close_determined_items(open_: Linked[Item], leaves: Linked[Leaf]) -> Derivation:
     """Close the first open items that can be made in one way only: the start, and single pushes."""
     while open_ is not None:
         item, rest = open_

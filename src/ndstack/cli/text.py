@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,8 +22,10 @@ from ndstack.cli.arguments import (
     Split,
     Temperature,
 )
-from ndstack.cli.options import TrainOptions, unfold
+from ndstack.cli.options import MACHINE, Flags, TrainOptions, unfold
 from ndstack.errors import NdstackError
+from ndstack.settings.reading import merge
+from ndstack.settings.recipes import TEXT, TEXT_TRANSFORMER
 
 if TYPE_CHECKING:
     from ndstack.nn import LanguageModel
@@ -177,14 +179,19 @@ def train(
     adaptive: Annotated[
         bool, typer.Option("--adaptive", help="Use adaptive softmax, for many words.")
     ] = False,
-    rows: Annotated[int | None, typer.Option(help="The rows into which the text is folded [32].")] = None,
-    length: Annotated[int | None, typer.Option(help="The chunk length of truncated BPTT [35].")] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="The first learning rate [20; tf: 0.001].")
-    ] = None,
-    clip: Annotated[float | None, typer.Option(help="The largest gradient norm [0.25; tf: 1].")] = None,
-    max_epochs: Annotated[int | None, typer.Option(help="The largest number of epochs [100].")] = None,
     *,
+    given: Annotated[
+        dict[str, Any],
+        Flags(
+            "corpus.rows",
+            "corpus.length",
+            "training.learning_rate",
+            "training.clip",
+            "training.max_epochs",
+            *MACHINE,
+            recipes={"": TEXT, "tf: ": TEXT_TRANSFORMER},
+        ),
+    ],
     options: TrainOptions,
 ) -> None:
     """Train a language model by truncated BPTT, by default with the recipe of section 7.3.
@@ -196,12 +203,8 @@ def train(
     from ndstack.text import launch
     from ndstack.training import Run, change_settings
 
-    flags = {
-        "training": {"learning_rate": learning_rate, "clip": clip, "max_epochs": max_epochs},
-        "corpus": {"rows": rows, "length": length},
-        "options": {"output": "adaptive" if adaptive else None},
-    }
-    values = options.apply_settings({}, flags)
+    flags = {"options": {"output": "adaptive" if adaptive else None}}
+    values = options.apply_settings({}, merge(flags, given))
     if resume is not None:
         if out is not None or corpus is not None or model is not None:
             raise NdstackError("--resume and CORPUS, --model or --out given; expected --resume alone")

@@ -6,9 +6,9 @@ import dataclasses
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.experiment import Rules
 from ndstack.experiments.groups import Spent, ended
-from ndstack.experiments.spec import Rules
+from ndstack.experiments.sweep_folder import SweepFolder
 from ndstack.experiments.trials import Trial
 from ndstack.training import DataConfig, ModelOptions
 
@@ -20,7 +20,7 @@ Pair = tuple[str, str]
 class Pace:
     """What trials of one model on one language took."""
 
-    seconds_an_epoch: float
+    seconds_per_epoch: float
     epochs: float
     """The mean of the complete trials; of none if there are none."""
 
@@ -31,7 +31,7 @@ def pair(trial: Trial) -> Pair:
     return str(trial.config.model), f"{trial.language} after {stages}" if stages else trial.language
 
 
-def measure(folder: SweepFolder, trials: Iterable[Trial]) -> dict[Pair, Pace]:
+def measure_paces(folder: SweepFolder, trials: Iterable[Trial]) -> dict[Pair, Pace]:
     """The pace of every model on every language that has finished an epoch."""
     seconds: dict[Pair, list[float]] = {}
     epochs: dict[Pair, list[int]] = {}
@@ -66,7 +66,7 @@ def expect(paces: Mapping[Pair, Pace], trial: Trial, *, all_epochs: bool = False
         if found:
             most = trial.config.training.most_epochs
             epochs = [most if all_epochs else min(most, pace.epochs or most) for pace in found]
-            seconds = [pace.seconds_an_epoch * count for pace, count in zip(found, epochs, strict=True)]
+            seconds = [pace.seconds_per_epoch * count for pace, count in zip(found, epochs, strict=True)]
             return round(statistics.fmean(epochs)), statistics.fmean(seconds)
     return None
 
@@ -105,7 +105,7 @@ class FullScale:
     pairs: int
     """How many pairs of model and language were measured."""
     elsewhere: float | None
-    """With the given seconds of an epoch, and the epochs of `likely`, or else of `most`."""
+    """With the given seconds per epoch, and the epochs of `likely`, or else of `most`."""
 
 
 def full_scale(
@@ -117,11 +117,11 @@ def full_scale(
         folder: of the trials.
         measured: those that may have run.
         full: all trials at full scale.
-        given: seconds of an epoch somewhere else, by label.
+        given: seconds per epoch elsewhere, by label.
     """
     sizes = {_size(trial) for trial in full}
     alike = [trial for trial in measured if _size(trial) in sizes]
-    paces = measure(folder, alike)
+    paces = measure_paces(folder, alike)
     if not {_kind(trial) for trial in full} <= {name.rstrip("0123456789-") for name, _ in paces}:
         return None
     cut = min(map(_most, alike)) < max(map(_most, full))
@@ -130,7 +130,7 @@ def full_scale(
     elsewhere = None
     if {trial.label for trial in full} <= given.keys():
         there = {
-            label: {key: dataclasses.replace(pace, seconds_an_epoch=seconds) for key, pace in paces.items()}
+            label: {key: dataclasses.replace(pace, seconds_per_epoch=seconds) for key, pace in paces.items()}
             for label, seconds in given.items()
         }
         elsewhere = _sum(expect(there[trial.label], trial, all_epochs=cut) for trial in full)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ndstack import files
 from ndstack.errors import NdstackError
-from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.experiment import Values
 from ndstack.experiments.identity import describe_stages, portable_settings, record_id
-from ndstack.experiments.inside import View, ViewName, possible_views, summarize, views_of
+from ndstack.experiments.jobs import RESULT, TEST, TEXT
 from ndstack.experiments.records import Ended, Epoch, Record, Tables, is_tables, rounded
+from ndstack.experiments.stack_views import View, ViewName, possible_views, summarize, views_of
+from ndstack.experiments.sweep_folder import SweepFolder
 from ndstack.experiments.trials import expand
-from ndstack.experiments.work import RESULT, TEST, TEXT
 from ndstack.nn.models import parse
 from ndstack.training import Run, RunConfig
 from ndstack.training.machine import cpu_model, simd
-from ndstack.training.material import find_language, make_model
+from ndstack.training.material import language_of, make_model
 from ndstack.training.run import BEST, ENVIRONMENT, LOG, best_epoch, is_run
 
 Row = tuple[Record, list[Epoch], dict[ViewName, View]]
@@ -81,12 +81,12 @@ def _take(tables: Tables, run: Run, origin: Origin, found: Gathered) -> Tables:
     if not record.complete:
         found.incomplete.append(record.id)
     wanted = possible_views(run)
-    if old is not None and _worth(old, len(old.inside)) >= _worth(record, len(wanted)):
+    if old is not None and _worth(old, len(old.stack_measures)) >= _worth(record, len(wanted)):
         found.same.append(record.id)
         return tables
     if wanted:
         views = views_of(run)  # which takes much longer than all the rest
-        record = record.model_copy(update={"inside": summarize(views)})
+        record = record.model_copy(update={"stack_measures": summarize(views)})
     (found.added if old is None else found.updated).append(record.id)
     return tables.with_run(record, curve, views)
 
@@ -122,7 +122,7 @@ def find_runs(folder: Path, origin: Origin) -> list[tuple[Run, Origin]]:
     return [
         (run, known.get(run.folder.name, origin))
         for run in runs
-        if files.real(run.folder) not in begun and run.metrics()
+        if files.real_path(run.folder) not in begun and run.metrics()
     ]
 
 
@@ -158,7 +158,7 @@ def read_run(
     name = record_id(config, stages)
     environment, result = _read(run.folder / ENVIRONMENT), _read(run.folder / RESULT)
     text = _read(run.folder / TEXT)
-    values: dict[str, Any] = {
+    values: Values = {
         "id": name,
         "experiment": origin.experiment,
         "label": origin.label,
@@ -189,7 +189,7 @@ def read_run(
         "test_perplexity": text.get("test_perplexity"),
         "sg_score": text.get("sg_score"),
         "circuits": text.get("circuits", {}),
-        "inside": summarize(views or {}),
+        "stack_measures": summarize(views or {}),
         "processor_seconds": _total([epoch.processor_seconds for epoch in curve]),
     }
     record = Record.model_validate({**rounded(values), "config": values["config"]})
@@ -206,7 +206,7 @@ def _start(run: Run) -> Path | None:
     """The run that this one started from, if it is still there."""
     if run.config.start_from is None:
         return None
-    place = files.real(run.folder / run.config.start_from)
+    place = files.real_path(run.folder / run.config.start_from)
     return place if is_run(place) else None
 
 
@@ -262,11 +262,11 @@ def _parameters(run: Run) -> int | None:
     if (run.folder / BEST).exists() or run.config.corpus is not None or run.config.model is None:
         value = run.summary()["parameters"]
         return None if value is None else int(value)
-    model = make_model(run.config, find_language(run.config))
+    model = make_model(run.config, language_of(run.config))
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _test(path: Path) -> dict[str, Any]:
+def _test(path: Path) -> Values:
     """What was measured on the test set, overall and by length."""
     found = _read(path) if path.exists() else {"by_length": []}
     try:
@@ -286,7 +286,7 @@ def _date(log: Path) -> str:
     return lines[-1][:10] if lines else ""
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Values:
     """What a file of a run says; nothing if it is not there."""
     if not path.exists():
         return {}

@@ -123,8 +123,8 @@ def _newton(x: Vector, component: Sequence[int], monomials: Sequence[Monomial], 
         if np.all(step <= TOLERANCE * x[component]):
             return
     raise DivergenceError(
-        f"the total weight of {names[component[0]]} is infinite: its recursive rules weigh too "
-        "much; scale them down so that the sum converges"
+        f"the total weight of {names[component[0]]} is infinite: the weights of its recursive rules are "
+        "too large; reduce them until the sum converges"
     )
 
 
@@ -172,7 +172,7 @@ def star(matrix: NDArray[np.float64], what: str) -> NDArray[np.float64]:
         loop, into, out = float(total[k, k]), total[:, k], total[k]
         if loop >= 1:
             raise DivergenceError(
-                f"{what}: a cycle of rules weighs 1 or more, so the sum over its repetitions is infinite"
+                f"{what}: a cycle of rules has weight 1 or more, so the sum over its repetitions is infinite"
             )
         if into.any() and out.any():
             total = total + np.outer(into, out) / (1 - loop)

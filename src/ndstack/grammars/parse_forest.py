@@ -50,7 +50,7 @@ def best_parse(grammar: CFG, word: Sequence[str]) -> tuple[float, "Tree"]:
 
 
 def best_parses(grammar: CFG, word: Sequence[str], k: int) -> list[tuple[float, "Tree"]]:
-    """Return the k derivation trees of `word` of greatest weight, heaviest first, each with its log weight.
+    """Return the k derivation trees of `word` of greatest weight, in order, each with its log weight.
 
     The list is shorter if there are fewer trees; there may also be infinitely many. In a grammar without
     weights, every rule has weight 1.

@@ -12,40 +12,20 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, field_validator
+from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
-from ndstack import files
+from ndstack import files, register
 from ndstack.errors import DatasetError, LanguageError, NdstackError
 from ndstack.grammars.grammar import WeightedCFG, Word
 from ndstack.grammars.graphs import grouped
 from ndstack.languages.context_free import ContextFreeLanguage
-from ndstack.languages.language import LONGEST, Language, Lengths
+from ndstack.languages.language import Language
 from ndstack.languages.registry import get
 from ndstack.progress import Advance, no_progress
+from ndstack.settings.data import Lengths, Plan
 
 SPLITS = ("train", "validation", "test")
 HEADER = "header.json"
-
-
-class Plan(BaseModel):
-    """The numbers and lengths of the strings of a data set; the defaults are the dissertation's."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    train: NonNegativeInt = 10_000
-    validation: NonNegativeInt = 1_000
-    test_per_length: NonNegativeInt = 100
-    lengths: Lengths = (40, 80)
-    test_lengths: Lengths = (40, 100)
-    batch_size: PositiveInt = 10
-
-    @field_validator("lengths", "test_lengths")
-    @classmethod
-    def _check_lengths(cls, lengths: Lengths) -> Lengths:
-        low, high = lengths
-        if not 0 <= low <= high <= LONGEST:
-            raise ValueError(f"{low} to {high} given, expected a range within 0 to {LONGEST:,}")
-        return lengths
 
 
 class DatasetHeader(BaseModel):
@@ -206,7 +186,10 @@ def own_grammar(language: Language) -> str | None:
     if _is_registered(language):
         return None
     if not isinstance(language, ContextFreeLanguage):
-        raise DatasetError(f"{language.name} is neither a language of ndstack nor one with a grammar")
+        raise DatasetError(
+            f"{language.name} has no grammar that could be written down, and no language is registered under "
+            f"this name; {register.language.hint}"
+        )
     return str(language.grammar)
 
 

@@ -17,11 +17,7 @@ from ndstack.errors import LanguageError
 from ndstack.grammars.grammar import Word
 from ndstack.grammars.length_sampling import Random, no_strings
 from ndstack.languages.lower_bound import cross_entropy_bound
-
-Lengths = tuple[int, int]
-"""A range of lengths, both ends included."""
-LONGEST = 20_000
-"""The greatest length of sampled strings, because tables of derivations grow with it."""
+from ndstack.settings.data import Lengths
 
 
 class Language(ABC):
@@ -60,7 +56,11 @@ class Language(ABC):
         return self._log_probability(symbols)
 
     def lower_bound(self, words: Iterable[Word], *, lengths: Lengths | None, eos: bool = True) -> float:
-        """Return the lower bound of the cross-entropy, in nats per symbol; see `lower_bound.py`."""
+        """Return the lower bound of the cross-entropy on these strings, in nats per symbol.
+
+        `lengths` is the range from which lengths are drawn uniformly; None if the length is known. `eos` says
+        whether EOS is predicted, too. See `ndstack.languages.lower_bound` for the equation.
+        """
         return cross_entropy_bound(self, words, lengths, eos)
 
     def next_symbols(self, word: Word, lengths: Lengths) -> NDArray[np.float64]:

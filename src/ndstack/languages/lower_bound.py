@@ -13,7 +13,8 @@ from ndstack.errors import LanguageError
 from ndstack.grammars.grammar import Word
 
 if TYPE_CHECKING:
-    from ndstack.languages.language import Language, Lengths
+    from ndstack.languages.language import Language
+    from ndstack.settings.data import Lengths
 
 
 def cross_entropy_bound(

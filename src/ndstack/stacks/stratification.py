@@ -48,7 +48,7 @@ class Stratification(Stack[StratificationState]):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.push_size = self.reading_size = check_size("size", size)
+        self.size = self.push_size = self.reading_size = check_size("size", size)
 
     def start(
         self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None

@@ -39,7 +39,7 @@ class Superposition(Stack[SuperpositionState]):
     zeros; popping an empty stack leaves it empty.
 
     Args:
-        size: of the vectors; or a sequence, one size for each of several stacks.
+        sizes: the size of the vectors; or a sequence, one size for each of several stacks.
         depth: the greatest number of elements; a push onto a full stack drops the bottom one.
             None for no limit.
         synchronized: let several stacks share one set of actions.
@@ -48,11 +48,11 @@ class Superposition(Stack[SuperpositionState]):
     push_activation = "sigmoid"
 
     def __init__(
-        self, size: int | Sequence[int], depth: int | None = None, *, synchronized: bool = False
+        self, sizes: int | Sequence[int], depth: int | None = None, *, synchronized: bool = False
     ) -> None:
         super().__init__()
-        sizes = size if isinstance(size, Sequence) and not isinstance(size, str) else (size,)
-        self.sizes = tuple(check_size("size", one) for one in sizes)
+        each = sizes if isinstance(sizes, Sequence) and not isinstance(sizes, str) else (sizes,)
+        self.sizes = tuple(check_size("size", one) for one in each)
         if not self.sizes:
             raise NdstackError("no sizes given, expected one for each of one or more stacks")
         self.depth = None if depth is None else check_size("depth", depth)

@@ -105,20 +105,20 @@ def is_true(formula: Formula, lookup: Lookup) -> bool:
         return is_true(formula.left, lookup) and is_true(formula.right, lookup)
     if formula.sign == "|":
         return is_true(formula.left, lookup) or is_true(formula.right, lookup)
-    left, right = value_of(formula.left, lookup), value_of(formula.right, lookup)
+    left, right = numeric_value(formula.left, lookup), numeric_value(formula.right, lookup)
     equal = left == right or abs(left - right) <= TOLERANCE
     if formula.sign == "=":
         return equal
     return not equal and (left < right if formula.sign == "<" else left > right)
 
 
-def value_of(formula: Formula, lookup: Lookup) -> float:
+def numeric_value(formula: Formula, lookup: Lookup) -> float:
     """Return the number that a sum stands for."""
     if isinstance(formula, Number):
         return formula.value
     if isinstance(formula, Region):
         return lookup(formula.number, formula.condition)
-    left, right = value_of(formula.left, lookup), value_of(formula.right, lookup)
+    left, right = numeric_value(formula.left, lookup), numeric_value(formula.right, lookup)
     return left + right if formula.sign == "+" else left - right
 
 

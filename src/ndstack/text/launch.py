@@ -6,29 +6,14 @@ from pathlib import Path
 
 from ndstack import training
 from ndstack.errors import TrainingError
-from ndstack.files import real
+from ndstack.files import real_path
 from ndstack.nn import LanguageModel, models
+from ndstack.settings.reading import merge
+from ndstack.settings.recipes import TEXT, TEXT_TRANSFORMER
 from ndstack.text.corpus import Corpus, CorpusHeader, read_corpus
 from ndstack.text.task import TextTask
 from ndstack.training import CorpusConfig, Result, Run, RunConfig, Share, Task
-from ndstack.training.config import merge
 from ndstack.training.material import Show, make_model
-
-RECIPE: dict[str, object] = {
-    "optimizer": "sgd",
-    "learning_rate": 20.0,
-    "clip": 0.25,
-    "decay": 1 / 1.5,
-    "decay_after": 1,
-    "decay_threshold": 0.0,
-    "stop_after": 2,
-    "max_epochs": 100,
-}
-"""The settings of sections 7.3 and 9.4. There, for a loss per token, the learning rate is drawn from [1, 100]
-and the clipping threshold from [0.0112, 1.12], both log-uniformly; these are two values that work well."""
-
-TRANSFORMER: dict[str, object] = RECIPE | {"optimizer": "adam", "learning_rate": 1e-3, "clip": 1.0}
-"""The settings for transformers, which do not train well with SGD."""
 
 
 def model_options(
@@ -48,7 +33,7 @@ def model_options(
             f"{name} never discards an element, so it cannot read a stream; choose a stack with a limit, "
             "such as sup-22 or vrns-3-3-5"
         )
-    nondeterministic = parsed.stack not in ("", "strat", "sup", "sup-h")
+    nondeterministic = parsed.nondeterministic
     own: dict[str, object] = {
         "window": window if nondeterministic else None,
         "depth": depth if parsed.stack in ("sup", "sup-h") else None,
@@ -78,15 +63,15 @@ def configure(
         depth: see `model_options`.
         settings: settings that differ from the recipe, in the form of `config.json`.
     """
-    folder = real(corpus)
+    folder = real_path(corpus)
     values = {
         "language": folder.name,
         "model": model,
         "corpus": corpus_settings(folder),
         "options": model_options(model, hidden, window, depth),
-        "training": TRANSFORMER if models.parse(model).transformer else RECIPE,
     }
-    return RunConfig.of(merge(values, settings or {}), "the settings")
+    recipe = TEXT_TRANSFORMER if models.parse(model).transformer else TEXT
+    return RunConfig.of(merge(merge(values, recipe), settings or {}), "the settings")
 
 
 def train_on_text(
@@ -127,7 +112,7 @@ def open_corpus(settings: CorpusConfig) -> Corpus:
 
 def corpus_settings(folder: str | Path) -> dict[str, object]:
     """Return the `corpus` table of the configuration of a run on this corpus."""
-    folder = real(folder)
+    folder = real_path(folder)
     header = read_corpus(folder).header
     for part in ("train", "valid"):
         if part not in header.splits:

@@ -93,7 +93,7 @@ def prepare(
         progress: a function that is called with the number of bytes read since the last call. The training
             part counts twice if its words are counted.
     """
-    out = files.real(out)
+    out = files.real_path(out)
     files.check_new(out)  # before the words are counted, which may take long
     parts = _stretches(Path(source), split)
     if vocabulary is None:

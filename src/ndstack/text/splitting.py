@@ -67,7 +67,7 @@ def split_file(path: Path, shares: tuple[int, int, int]) -> dict[SplitName, Stre
 
 
 def _count_lines(path: Path) -> int:
-    """Return the last line need not have an end."""
+    """Return the number of lines; the last one need not end with a line break."""
     lines, last = 0, b"\n"
     try:
         with path.open("rb") as file:
@@ -80,7 +80,7 @@ def _count_lines(path: Path) -> int:
 
 
 def _places(path: Path, lines: list[int]) -> list[int]:
-    """Return where in the file so many lines have ended, for ascending numbers of lines."""
+    """Return the positions in the file after these ascending numbers of lines."""
     found, ended, offset = [0 for number in lines if number == 0], 0, 0
     with path.open("rb") as file:
         while len(found) < len(lines) and (block := file.read(BLOCK)):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from ndstack.experiments.claims.claim import Claim, ClaimPart
 from ndstack.experiments.claims.evidence import Side
 from ndstack.experiments.claims.rules import Answer, Outcome, apply
-from ndstack.experiments.claims.spec import Claim, Part
 from ndstack.experiments.matching import runs_of
 from ndstack.experiments.records import Tables
 from ndstack.experiments.registry import find
@@ -18,7 +18,7 @@ from ndstack.experiments.results import Finished
 class Decided:
     """A part of a claim on one language."""
 
-    part: Part
+    part: ClaimPart
     language: str
     sides: tuple[Side, ...]
     outcomes: tuple[Outcome, ...]
@@ -62,6 +62,11 @@ class Entry:
         return "reproduced" if answers == {"yes"} else "not reproduced"
 
     @property
+    def is_decided(self) -> bool:
+        """Whether there is a verdict."""
+        return not self.verdict.startswith("undecided")
+
+    @property
     def open(self) -> int:
         """How many of its answers are not known."""
         return self.answers.count(None)
@@ -97,7 +102,7 @@ class _Runs:
         self.tables, self.staged = tables, staged
         self.known: dict[str, list[Finished]] = {}
 
-    def side(self, part: Part, label: str, language: str) -> Side:
+    def side(self, part: ClaimPart, label: str, language: str) -> Side:
         found: dict[str, Finished] = {}
         for name in part.experiments:
             if name not in self.known:

@@ -7,7 +7,7 @@ import html
 import re
 from collections.abc import Sequence
 
-from ndstack.experiments.tables import Sheet, show
+from ndstack.experiments.sheets import Sheet, show_cell
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; }
@@ -25,7 +25,7 @@ dd { margin: 0; }
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class Section:
     """A piece of the page."""
 
     title: str
@@ -38,7 +38,7 @@ class Part:
     level: int = 3
 
 
-def page(title: str, text: str, parts: Sequence[Part]) -> str:
+def render_page(title: str, text: str, parts: Sequence[Section]) -> str:
     """All of it."""
     body = "".join(_part(number, part) for number, part in enumerate(parts))
     title, text = html.escape(title), html.escape(text)
@@ -50,7 +50,7 @@ def page(title: str, text: str, parts: Sequence[Part]) -> str:
     )
 
 
-def _part(number: int, part: Part) -> str:
+def _part(number: int, part: Section) -> str:
     pieces = [f"<h{part.level}>{html.escape(part.title)}</h{part.level}>\n"]
     if part.text:
         pieces.append(f"<p>{html.escape(part.text)}</p>\n")
@@ -78,7 +78,7 @@ def inline(svg: str, prefix: str, title: str) -> str:
 def _table(sheet: Sheet) -> str:
     head = "".join(f"<th>{html.escape(name)}</th>" for name in sheet.columns)
     rows = (
-        "<tr>" + "".join(f"<td>{html.escape(show(cell))}</td>" for cell in row) + "</tr>\n"
+        "<tr>" + "".join(f"<td>{html.escape(show_cell(cell))}</td>" for cell in row) + "</tr>\n"
         for row in sheet.rows
     )
     return f'<div class="wide"><table><tr>{head}</tr>\n{"".join(rows)}</table></div>\n'

@@ -1,4 +1,4 @@
-"""What is done for one trial, in whatever process: train, or go on; measure; write down how it ended.
+"""What is done for one trial, in any process: train or resume it, measure it, and write down how it ended.
 
 A trial's folder is an ordinary run folder with two more files: `result.json` once it is complete, and what
 was measured with the best model, `test.json` or `text.json`.
@@ -10,15 +10,15 @@ import json
 import shutil
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import ValidationError
 
 from ndstack import files
 from ndstack.errors import BusyError, NdstackError, first_problem, is_out_of_memory
-from ndstack.experiments.spec import Extend
+from ndstack.experiments.experiment import Extend, Values
+from ndstack.settings.base import Settings
 from ndstack.training import Run, RunConfig, change_settings, evaluate, make_test_data, train
-from ndstack.training.config import Settings
 from ndstack.training.launch import use_threads
 from ndstack.training.run import STATE, best_epoch, last_stage
 
@@ -39,38 +39,38 @@ class Job(Settings):
     """Whether it gets more epochs if it still improves at its limit."""
 
 
-class Outcome(Settings):
+class JobOutcome(Settings):
     """How a job ended."""
 
     id: str
-    state: Literal["done", "inside", "outside", "interrupted"]
-    """Inside: it would fail again, such as a loss that is not a number. Outside: the machine's fault."""
+    state: Literal["done", "failed", "machine", "interrupted"]
+    """Failed: it would fail again, such as by a loss that is not a number. Machine: the machine failed."""
     message: str = ""
 
 
-def work(job: Job) -> Outcome:
-    """Do all that is left of a job; errors become outcomes."""
+def do_job(job: Job) -> JobOutcome:
+    """Do all that is left of a job. Errors do not pass: they become outcomes."""
     try:
         run_trial(job)
     except KeyboardInterrupt:
-        return Outcome(id=job.id, state="interrupted")
+        return JobOutcome(id=job.id, state="interrupted")
     except Exception as error:
-        state: Literal["inside", "outside"] = "outside" if is_outside(error) else "inside"
+        state: Literal["failed", "machine"] = "machine" if is_machine_fault(error) else "failed"
         text = " ".join(str(error).split()) or "no message"
         if not isinstance(error, NdstackError):
             text = f"{type(error).__name__}: {text}"
-        return Outcome(id=job.id, state=state, message=text)
-    return Outcome(id=job.id, state="done")
+        return JobOutcome(id=job.id, state=state, message=text)
+    return JobOutcome(id=job.id, state="done")
 
 
 def run_trial(job: Job) -> None:
-    """Train a model, or go on with it, and measure it."""
+    """Train a model, or resume its training, and measure it."""
     folder = Path(job.folder)
     if is_done(folder, job.measure) and more_epochs(Run.open(folder), job.config, job.extend) is None:
         return
     began = (folder / STATE).exists()
     if not began and folder.exists():
-        with files.locked(folder):  # nobody else is at it
+        with files.locked(folder):  # no other process is writing there
             _empty(folder)
     result = _train(folder, None if began else job.config)
     run = Run.open(folder)
@@ -85,9 +85,9 @@ def run_trial(job: Job) -> None:
         if "test" in job.measure:
             _measure_test(run)
         if "text" in job.measure:
-            from ndstack.experiments import natural
+            from ndstack.experiments.text_measures import measure_text
 
-            run.replace(TEXT, json.dumps(natural.measure(run, job.suites), indent=2) + "\n")
+            run.replace(TEXT, json.dumps(measure_text(run, job.suites), indent=2) + "\n")
         seconds = time.monotonic() - start
     added = run.config.training.max_epochs - job.config.training.max_epochs
     spent = {
@@ -120,7 +120,7 @@ def more_epochs(run: Run, config: RunConfig, rule: Extend | None) -> int | None:
     return limit + rule.epochs if falling and at_limit and limit + rule.epochs <= most else None
 
 
-def is_outside(error: BaseException) -> bool:
+def is_machine_fault(error: BaseException) -> bool:
     """Whether something other than the trial itself went wrong: a disk, a lock, memory."""
     seen: BaseException | None = error
     while seen is not None:
@@ -138,7 +138,7 @@ def parse_job(text: str | bytes) -> Job:
         raise NdstackError(f"not a job: {first_problem(error)}") from None
 
 
-def _train(folder: Path, config: RunConfig | None) -> dict[str, Any]:
+def _train(folder: Path, config: RunConfig | None) -> Values:
     known = config or Run.open(folder).config
     if known.corpus is not None:
         from ndstack.text import launch

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from ndstack.errors import NdstackError
+from ndstack.experiments.experiment import Values
 from ndstack.text import launch, task
 from ndstack.text.example import write_example
 from ndstack.text.generalization import SHORT, evaluate_suites
@@ -29,14 +29,14 @@ def make_example(folder: Path) -> tuple[Path, Path]:
     return corpus, text / "suites"
 
 
-def measure(run: Run, suites: str | None) -> dict[str, Any]:
+def measure_text(run: Run, suites: str | None) -> Values:
     """Perplexity on the test part and, if there are suites, SG scores, the dissertation's average."""
     settings, model = launch.corpus_of(run.config), run.load()
     corpus = launch.open_corpus(settings)
     if "test" not in corpus.header.splits:
         raise NdstackError(f"{settings.folder} has no test part")
     part = task.batches(model, corpus["test"], settings.rows, settings.length)
-    found: dict[str, Any] = {"test_perplexity": task.perplexity(task.corpus_nats(model, part))}
+    found: Values = {"test_perplexity": task.perplexity(task.corpus_nats(model, part))}
     if suites is None:
         return found
     scores = evaluate_suites([read_suite(path) for path in find_suites([Path(suites)])], ModelScorer(model))

@@ -8,8 +8,8 @@ import io
 import statistics
 from collections.abc import Sequence
 
+from ndstack.experiments.experiment import Experiment, Output
 from ndstack.experiments.results import Finished, perplexity, select
-from ndstack.experiments.spec import Experiment, Output
 from ndstack.training import TrainingConfig
 
 Cell = str | float | int | None
@@ -25,7 +25,7 @@ class Sheet:
     def markdown(self) -> str:
         """For a page."""
         lines = [self.columns, ["---"] * len(self.columns)]
-        lines += [[show(cell).replace("|", "\\|") for cell in row] for row in self.rows]
+        lines += [[show_cell(cell).replace("|", "\\|") for cell in row] for row in self.rows]
         return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
     def csv(self) -> str:
@@ -37,7 +37,7 @@ class Sheet:
         return buffer.getvalue()
 
 
-def show(cell: Cell) -> str:
+def show_cell(cell: Cell) -> str:
     """A number with the digits that matter."""
     if cell is None:
         return ""
@@ -51,7 +51,7 @@ def as_printed(cell: Cell) -> Cell:
     return cell if not isinstance(cell, float) else f"{cell:.3f}" if cell < 1 else f"{cell:.2f}"
 
 
-def make(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet | None:
+def make_sheet(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet | None:
     """The table of an output, or the numbers behind a figure; None where there are none."""
     if output.kind == "curves":
         return _curves(output, experiment, runs)
@@ -102,7 +102,7 @@ def trials_sheet(runs: Sequence[Finished]) -> Sheet:
                 _stages(training),
             ]
         )
-    return Sheet([*columns, "Validation", "Seconds an epoch", "Seconds", "Updates", "Stages before"], rows)
+    return Sheet([*columns, "Validation", "Seconds per epoch", "Seconds", "Updates", "Stages before"], rows)
 
 
 def _stages(training: TrainingConfig) -> str:

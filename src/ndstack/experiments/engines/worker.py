@@ -1,7 +1,7 @@
-"""`python -m ndstack.experiments.worker`: a process of the local engine.
+"""`python -m ndstack.experiments.engines.worker`: a process of the local engine.
 
 Jobs come as lines of JSON on standard input, outcomes go as lines of JSON to standard output. When the input
-ends, the sweep is gone, and so is this process.
+ends, the sweep has ended, and this process ends as well.
 """
 
 import os
@@ -13,20 +13,20 @@ from types import FrameType
 
 
 def main() -> None:
-    """Work until nobody sends jobs."""
+    """Run jobs until the sweep closes the pipe."""
     signal.signal(signal.SIGINT, _end)
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print is not for the sweep
+    os.dup2(2, 1)  # so that what libraries print does not reach the sweep
     jobs: queue.Queue[bytes] = queue.Queue()
     threading.Thread(target=_listen, args=(jobs,), daemon=True).start()
 
-    from ndstack.experiments.work import parse_job, work
+    from ndstack.experiments.jobs import do_job, parse_job
 
     while True:
         job = parse_job(jobs.get())
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            outcome = work(job)
+            outcome = do_job(job)
         finally:
             signal.signal(signal.SIGINT, _end)
         replies.write(outcome.model_dump_json().encode() + b"\n")
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """Between trials there is nothing to save."""
+    """End at once: between trials there is nothing to save."""
     os._exit(0)
 
 

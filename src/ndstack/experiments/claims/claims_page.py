@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ndstack import files, plotting
+from ndstack.experiments.claims.claim import Claim
 from ndstack.experiments.claims.evidence import (
     EPOCHS,
     FAR,
@@ -20,10 +21,9 @@ from ndstack.experiments.claims.evidence import (
     describe,
     is_settled,
     is_solved,
-    measure,
+    metric_of,
 )
 from ndstack.experiments.claims.ledger import Decided, Entry, decide
-from ndstack.experiments.claims.spec import Claim
 from ndstack.experiments.records import Tables
 from ndstack.experiments.registry import find
 
@@ -73,7 +73,7 @@ def write_page(claims: Sequence[Claim], tables: Tables, out: Path) -> list[Entry
     pictures.mkdir(parents=True, exist_ok=True)
     drawn: set[str] = set()
     for entry in entries:
-        figure = draw(entry)
+        figure = draw_claim(entry)
         if figure is not None:
             drawn.add(entry.claim.id)
             plotting.save_figure(figure, pictures / f"{entry.claim.id}.svg")
@@ -108,9 +108,7 @@ def _entry(entry: Entry, staged: Entry, drawn: bool) -> str:
     lines = [f"\n## {claim.id}\n\n{claim.text.replace('|', chr(92) + '|')} ({claim.section})\n\n"]
     figure = f" **Drawn by** `ndstack report results` as {claim.figure}." if claim.figure else ""
     theirs = claim.theirs or "no numbers printed."
-    still = (
-        "; open parts cannot change it" if entry.open and not entry.verdict.startswith("undecided") else ""
-    )
+    still = "; open parts cannot change it" if entry.open and entry.is_decided else ""
     lines.append(f"**Verdict**: *{entry.verdict}*{still}. **Theirs**: {theirs}{figure}\n\n")
     sides = _sides(entry)
     if entry.runs:
@@ -164,7 +162,7 @@ def commands(claim: Claim) -> list[str]:
     return [*found, "ndstack gather runs --out results", "ndstack claims results --out docs"]
 
 
-def draw(entry: Entry) -> Figure | None:
+def draw_claim(entry: Entry) -> Figure | None:
     """Every run of every side: filled if it counts, hollow if it was cut short; the line is the threshold.
 
     None if nothing was measured.
@@ -172,7 +170,7 @@ def draw(entry: Entry) -> Figure | None:
     rows: dict[tuple[str, str], Side] = {}
     for decided in entry.decided:
         for side in decided.sides:
-            if side.runs and any(measure(one, decided.part.metric) is not None for one in side.runs):
+            if side.runs and any(metric_of(one, decided.part.metric) is not None for one in side.runs):
                 rows.setdefault((side.name, decided.part.metric), side)
     shown = dict(list(rows.items())[:MOST_SIDES])
     if not shown:
@@ -183,7 +181,7 @@ def draw(entry: Entry) -> Figure | None:
         names = [name for name, own in shown if own == metric]
         for place, name in enumerate(names):
             for one in shown[name, metric].runs:
-                value = measure(one, metric)
+                value = metric_of(one, metric)
                 if value is None or not math.isfinite(value):
                     continue
                 color = plotting.COLORS[0]

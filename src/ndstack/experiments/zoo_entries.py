@@ -6,11 +6,11 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 from ndstack import files, zoo
 from ndstack.errors import NdstackError
 from ndstack.experiments.claims.evidence import SOLVED
+from ndstack.experiments.experiment import Values
 from ndstack.experiments.gathering import Origin, read_run
 from ndstack.experiments.records import Record
 from ndstack.nn.storage.files import CONFIGURATION
@@ -24,7 +24,7 @@ LARGEST = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Exhibit:
+class ZooEntry:
     """A network of the zoo."""
 
     name: str
@@ -35,7 +35,7 @@ class Exhibit:
         """Of its parameters."""
         return (zoo.resolve(self.name) / BEST).stat().st_size
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Values:
         """One row of a list."""
         record = self.record
         return {
@@ -51,9 +51,9 @@ class Exhibit:
         }
 
 
-def exhibits() -> list[Exhibit]:
+def entries() -> list[ZooEntry]:
     """All networks of the zoo."""
-    return [Exhibit(name, read_row(zoo.resolve(name))) for name in zoo.names()]
+    return [ZooEntry(name, read_row(zoo.resolve(name))) for name in zoo.names()]
 
 
 def read_row(folder: Path) -> Record:
@@ -61,7 +61,7 @@ def read_row(folder: Path) -> Record:
     return Record.model_validate(files.read_json(folder / zoo.ROW))
 
 
-def add(folder: str | Path, *, into: Path = zoo.HERE) -> Exhibit:
+def add(folder: str | Path, *, into: Path = zoo.HERE) -> ZooEntry:
     """Put the best model of a run into the zoo; a better one replaces one that is there.
 
     Args:
@@ -92,7 +92,7 @@ def add(folder: str | Path, *, into: Path = zoo.HERE) -> Exhibit:
     if (place / zoo.ROW).exists() and read_row(place).score <= record.score:
         raise NdstackError(f"{name} is in the zoo already, and as good: {read_row(place).score:.4f} nats")
     _copy(run, place, record)
-    return Exhibit(name, record)
+    return ZooEntry(name, record)
 
 
 def _copy(run: Run, place: Path, record: Record) -> None:

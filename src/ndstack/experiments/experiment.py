@@ -53,10 +53,10 @@ from pydantic import (
     model_validator,
 )
 
-from ndstack import languages
 from ndstack.errors import NdstackError, first_problem
 from ndstack.nn import models as networks
-from ndstack.training.config import merge, read_toml
+from ndstack.settings.reading import merge, read_toml
+from ndstack.training.material import check_language
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Selection = Literal["best", "setting", "all"]
@@ -70,16 +70,18 @@ Kind = Literal[
     "curves", "capacity", "times", "perplexity", "circuits", "scatter", "evolution", "pca", "heatmaps"
 ]
 Printed = float | int | str | None
+Values = dict[str, Any]
+"""Plain data, as in a TOML or JSON file."""
 PAPER = "paper"
 
 
-class Table(BaseModel):
+class SpecTable(BaseModel):
     """Unknown names and wrong types are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class LogUniform(Table):
+class LogUniform(SpecTable):
     """A random number whose logarithm is uniform."""
 
     low: PositiveFloat
@@ -92,24 +94,24 @@ class LogUniform(Table):
         return self
 
 
-Choices = LogUniform | Annotated[list[Any], Field(min_length=1)]
+Choices = LogUniform | Annotated[list[object], Field(min_length=1)]
 
 
-class ModelSpec(Table):
+class ModelSpec(SpecTable):
     """One line of a figure, or row of a table: a model, in one size or in several that are searched."""
 
     label: str
     names: list[str] = []
     by_language: dict[str, list[str]] = {}
     """For languages on which the sizes are others."""
-    settings: dict[str, Any] = {}
+    settings: Values = {}
 
     def on(self, language: str) -> list[str]:
         """The names of the models that are tried on a language."""
         return self.by_language.get(language.partition("(")[0], self.names)
 
 
-class Output(Table):
+class Output(SpecTable):
     """A figure or table."""
 
     label: Name
@@ -129,7 +131,7 @@ class Output(Table):
     note: str = ""
 
 
-class Scale(Table):
+class Scale(SpecTable):
     """What is different at a scale; what is not given stays as it is."""
 
     about: str = ""
@@ -138,17 +140,17 @@ class Scale(Table):
     names: dict[str, list[str]] = {}
     """Models by label, in these sizes only."""
     alphabet_sizes: list[PositiveInt] | None = None
-    settings: dict[str, Any] = {}
+    settings: Values = {}
 
 
-class Until(Table):
+class Until(SpecTable):
     """Success of a group: a complete run whose validation cross-entropy difference is no more than this."""
 
     difference: PositiveFloat
     """In nats per symbol."""
 
 
-class Extend(Table):
+class Extend(SpecTable):
     """More epochs for runs that still improve when they reach their limit."""
 
     epochs: PositiveInt
@@ -159,7 +161,7 @@ class Extend(Table):
     """If the best epoch is among so many last ones."""
 
 
-class Budget(Table):
+class Budget(SpecTable):
     """What the runs of a group may spend together: no further one begins once it is spent."""
 
     epochs: PositiveInt | None = None
@@ -173,7 +175,7 @@ class Budget(Table):
         return self
 
 
-class Rules(Table):
+class Rules(SpecTable):
     """How many runs a group gets, which are all runs of one label on one language, and how long they are.
 
     A run that has begun is always completed: its early values say little about its end.
@@ -202,7 +204,7 @@ class Experiment(Rules):
     search: dict[str, Choices] = {}
     order: Order = "listed"
     seed: NonNegativeInt = 0
-    settings: dict[str, Any] = {}
+    settings: Values = {}
     outputs: list[Output] = []
     scales: dict[str, Scale] = {}
 
@@ -238,7 +240,7 @@ class Experiment(Rules):
             else model
             for model in self.models
         ]
-        changes: dict[str, Any] = {"models": specs, "settings": merge(self.settings, chosen.settings)}
+        changes: Values = {"models": specs, "settings": merge(self.settings, chosen.settings)}
         for field in ("restarts", "search", "alphabet_sizes"):
             value = getattr(chosen, field)
             if value is not None:
@@ -278,7 +280,7 @@ class Experiment(Rules):
             raise NdstackError(f"{source}: until.difference is for formal languages, but this is about text")
         if not self.text:
             for language in self.all_languages():
-                languages.get(language)
+                check_language(language)
         for output in self.outputs:
             for label in {*output.models} - {*labels}:
                 raise NdstackError(f"{source}: {output.label} shows {label!r}, which is not a model's label")

@@ -19,16 +19,16 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, ValidationError
 
 from ndstack.errors import NdstackError, first_problem
+from ndstack.experiments.experiment import SpecTable, Values
 from ndstack.experiments.registry import find
-from ndstack.experiments.spec import Table
-from ndstack.training.config import read_toml
+from ndstack.settings.reading import read_toml
 
-Statistic = Literal["best", "mean"]
+RunStatistic = Literal["best", "mean"]
 RuleName = Literal[
     "solves",
     "fails",
@@ -49,7 +49,7 @@ RuleName = Literal[
 Name = Annotated[list[str], Field(min_length=1)]
 
 
-class Part(Table):
+class ClaimPart(SpecTable):
     """What has to hold, on each of the languages, for each of the models on the left."""
 
     rule: RuleName
@@ -59,8 +59,8 @@ class Part(Table):
     languages: list[str] = Field(default_factory=list)
     """On text there are none."""
     metric: str = "difference"
-    """Of a run: see `ndstack.experiments.claims.evidence.measure`."""
-    statistic: Statistic = "best"
+    """Of a run: see `ndstack.experiments.claims.evidence.metric_of`."""
+    statistic: RunStatistic = "best"
     """Of several runs: of the best by validation; or the mean, of the setting whose mean is lowest."""
     higher: bool = False
     """Whether more of the metric is better."""
@@ -79,7 +79,7 @@ class Part(Table):
     """Whether it is enough that the part holds in more than half of all cases."""
 
 
-class Claim(Table):
+class Claim(SpecTable):
     """One finding of the dissertation."""
 
     id: Annotated[str, Field(pattern=r"^C[0-9]+$")]
@@ -88,16 +88,16 @@ class Claim(Table):
     theirs: str = ""
     """What the dissertation prints."""
     figure: str = ""
-    parts: Annotated[list[Part], Field(min_length=1)]
+    parts: Annotated[list[ClaimPart], Field(min_length=1)]
 
 
-class _File(Table):
+class _File(SpecTable):
     claims: Annotated[list[Claim], Field(min_length=1)]
 
 
 def read_claims(path: Path | None = None) -> list[Claim]:
     """The claims of a file, or those of the dissertation."""
-    values: dict[str, Any]
+    values: Values
     if path is None:
         place = resources.files("ndstack.experiments.claims") / "claims.toml"
         with resources.as_file(place) as file:
@@ -116,7 +116,7 @@ def read_claims(path: Path | None = None) -> list[Claim]:
     return claims
 
 
-def _check(part: Part, source: str) -> None:
+def _check(part: ClaimPart, source: str) -> None:
     """Labels and languages that no experiment has are noticed before anything is decided."""
     experiments = [find(name) for name in part.experiments]
     labels = {model.label for one in experiments for model in one.models}

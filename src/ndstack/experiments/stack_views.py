@@ -1,44 +1,35 @@
-"""What stacks do inside trained models (figures 6.2, 9.4, 9.5): views, measured with parameters, then drawn.
+"""Views of what stacks do in trained networks, which figures 6.2, 9.4 and 9.5 show, and numbers about them.
 
-A view is plain data, so that it can be kept beside the tables of results and drawn without the parameters.
+A view is plain data that is measured with the parameters of a network. It is kept beside the tables of
+results, so that the figures can be drawn without the parameters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ndstack.analysis.figures import Evolution, readings_by_next_symbol
-from ndstack.analysis.figures.pca import components, draw_points
-from ndstack.analysis.figures.picture import heat_map
+from ndstack.analysis.figures.pca import components
 from ndstack.analysis.trace import trace
 from ndstack.errors import NdstackError
-from ndstack.experiments.spec import Experiment, Output
 from ndstack.languages import Language
-from ndstack.plotting import new_axes, new_grid
 from ndstack.training import Run
-from ndstack.training.material import find_language
+from ndstack.training.material import language_of
 from ndstack.training.run import BEST
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from ndstack.experiments.results import Finished
 
 ViewName = Literal["evolution", "readings", "heat_map"]
 View = dict[str, Any]
+Floats = NDArray[np.float64]
 
 MARKER = "#"
-GREYS = "Greys"
-"""Black is 1, white is 0, as in the dissertation."""
 SAMPLES = 100
 """Strings whose readings figure 9.4 shows."""
 PATTERN = 4
 """Figure 9.5 repeats so many symbols."""
-SHOWN = 3
-"""Runs in figure 9.5."""
 ENOUGH_SNAPSHOTS = 10
 LEARNED = 0.5
 """A position's action is learned in the first epoch in which the correct type has so much of the weight."""
@@ -77,7 +68,7 @@ def summarize(views: dict[ViewName, View]) -> dict[str, float]:
 
 def view_evolution(run: Run) -> View:
     """The share of the correct action type at each position of one string, after each epoch."""
-    language = find_language(run.config)
+    language = language_of(run.config)
     lengths = language.lengths(*run.config.data.lengths)
     word = language.sample(lengths[len(lengths) // 2], np.random.default_rng(0))
     evolution = Evolution.of_run(run, word)
@@ -106,7 +97,7 @@ def view_readings(run: Run) -> View:
 
     `purity` is the share of readings that are nearest to the mean of those of their own symbol.
     """
-    language, config = find_language(run.config), run.config
+    language, config = language_of(run.config), run.config
     rng = np.random.default_rng(0)
     lengths = language.lengths(*config.data.lengths)
     words = [language.sample(int(rng.choice(lengths)), rng) for _ in range(SAMPLES)]
@@ -120,7 +111,7 @@ def view_readings(run: Run) -> View:
     }
 
 
-def measure_purity(readings: Any, labels: Sequence[str]) -> float:
+def measure_purity(readings: Floats, labels: Sequence[str]) -> float:
     """The share of readings that are nearest to the mean of those of their own symbol."""
     kinds = sorted(set(labels))
     own = np.array([kinds.index(label) for label in labels])
@@ -131,7 +122,7 @@ def measure_purity(readings: Any, labels: Sequence[str]) -> float:
 
 def view_heat_map(run: Run) -> View:
     """Readings over time on a string whose first half repeats the pattern 0123."""
-    word = pattern(find_language(run.config), run.config.data.lengths)
+    word = pattern(language_of(run.config), run.config.data.lengths)
     stack = trace(run.load(), word).stack()
     return {"word": list(word), "names": list(stack.reading_names), "values": _plain(stack.readings)}
 
@@ -148,23 +139,7 @@ def measure_pattern(view: View) -> float:
     return float(distances[same].mean()) / total if total > 0 else 1.0
 
 
-def draw_evolution(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Figure:
-    """The share of the correct action type at each position, after each epoch (figure 6.2)."""
-    labels, able = experiment.shown_models(output), [one for one in runs if one.has("evolution")]
-    chosen = {label: [one for one in able if one.label == label] for label in labels}
-    panels = {label: min(found, key=lambda one: one.score) for label, found in chosen.items() if found}
-    if not panels:
-        return _nothing(output)
-    figure, grid = new_grid(1, len(panels), 4.0 * len(panels), 3.0)
-    for (label, one), axes in zip(panels.items(), grid[0], strict=True):
-        view = one.view("evolution")
-        heat_map(axes, np.array(view["values"]), colors=GREYS)
-        axes.set(title=label, xlabel="position", ylabel="epoch")
-        axes.set_yticks([0, len(view["values"]) - 1], [str(view["epochs"][0]), str(view["epochs"][-1])])
-    return figure
-
-
-def correct_shares(evolution: Evolution) -> Any:
+def correct_shares(evolution: Evolution) -> Floats:
     """[epochs, n]: the share of push before the middle of w#w^R, of replace at it, of pop after it."""
     if MARKER not in evolution.inputs or "replace" not in evolution.action_names:
         raise NdstackError("the figure is about nondeterministic stacks on marked reversal; name these alone")
@@ -175,33 +150,6 @@ def correct_shares(evolution: Evolution) -> Any:
         for t in range(len(evolution.inputs))
     ]
     return np.stack([evolution.actions[:, t, action] for t, action in enumerate(right)], axis=1)
-
-
-def draw_readings(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Figure:
-    """Principal components of the readings before each symbol of the second half (figure 9.4)."""
-    able = [one for one in runs if one.has("readings")]
-    if not able:
-        return _nothing(output)
-    best = min(able, key=lambda one: one.score)
-    view = best.view("readings")
-    title = f"{best.record.model} on {best.language}"
-    return draw_points(np.array(view["points"]), np.array(view["variance"]), view["labels"], title).figure
-
-
-def draw_heatmaps(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Figure:
-    """Readings over time, from top to bottom, of the best run and others (figure 9.5)."""
-    chosen = sorted((one for one in runs if one.has("heat_map")), key=lambda one: one.score)[:SHOWN]
-    if not chosen:
-        return _nothing(output)
-    views = [one.view("heat_map") for one in chosen]
-    word = views[0]["word"]
-    figure, grid = new_grid(1, len(chosen), 1.9 * len(chosen) + 0.4, 1.2 + 0.13 * len(word))
-    for number, (one, view, axes) in enumerate(zip(chosen, views, grid[0], strict=True)):
-        heat_map(axes, np.array(view["values"]), colors=GREYS)
-        axes.set_xticks(range(len(view["names"])), view["names"], rotation=90, fontsize=7)
-        axes.set_yticks(range(len(word)), word if number == 0 else [""] * len(word), fontsize=7)
-        axes.set_title("best" if number == 0 else f"restart {one.restart}", fontsize=9)
-    return figure
 
 
 def pattern(language: Language, lengths: tuple[int, int]) -> tuple[str, ...]:
@@ -220,12 +168,5 @@ def measure_view(run: Run, name: ViewName) -> View:
     return makers[name](run)
 
 
-def _plain(values: Any) -> Any:
+def _plain(values: ArrayLike) -> Any:
     return np.round(np.asarray(values, np.float64), DIGITS).tolist()
-
-
-def _nothing(output: Output) -> Figure:
-    figure, axes = new_axes(4, 1)
-    axes.text(0.5, 0.5, f"{output.label}: no trial is complete", ha="center", va="center")
-    axes.set_axis_off()
-    return figure

@@ -17,17 +17,17 @@ import dataclasses
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ndstack import files
 from ndstack.errors import NdstackError
+from ndstack.experiments.experiment import Experiment, Extend, Values
+from ndstack.experiments.jobs import FAILED, RESULT, Measure, is_done, more_epochs
 from ndstack.experiments.known import KnownRuns
 from ndstack.experiments.records import Record, Tables, is_tables
-from ndstack.experiments.spec import Experiment, Extend
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import FAILED, RESULT, Measure, is_done, more_epochs
+from ndstack.settings.reading import merge
 from ndstack.training import Run
-from ndstack.training.config import merge
 from ndstack.training.run import STATE, is_run
 
 FORMAT = "ndstack experiment 1"
@@ -62,9 +62,7 @@ class SweepFolder:
         """The run folder of a trial."""
         return self.folder / "trials" / trial.id
 
-    def begin(
-        self, full: Experiment, scale: str, corpus: dict[str, Any] | None, place: int = 0
-    ) -> Experiment:
+    def begin(self, full: Experiment, scale: str, corpus: Values | None, place: int = 0) -> Experiment:
         """Note an experiment and its place in a report; it comes back at its scale, on its corpus."""
         try:
             for part in ("experiments", "trials"):
