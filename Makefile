@@ -6,7 +6,7 @@ EXAMPLES ?= 5000
 KERNEL_TESTS := tests/ops tests/stacks tests/grammars/test_inside.py tests/analysis/test_runs.py tests/analysis/test_trace.py
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 
-.PHONY: help install test demo lint format bench docs coverage dist check-dist fuzz clean
+.PHONY: help install test demo lint format bench docs site coverage dist check-dist fuzz clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  +##' Makefile | sed 's/:.*##/\t/' | expand -t 12
@@ -14,7 +14,7 @@ help:            ## this list
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("ndstack needs Python 3.11 or newer, this is %d.%d: make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
-	$(PIP) install -q -e '.[dev]'
+	$(PIP) install -q -e '.[dev,docs]'
 	@touch $@
 
 install: .venv/installed   ## make .venv with everything in it
@@ -38,9 +38,12 @@ format: .venv/installed    ## put the code into shape
 bench: .venv/installed     ## speed, as tables
 	$(BIN)/ndstack bench
 
-docs: .venv/installed      ## write the reference and draw the pictures of docs/ again
-	$(BIN)/python docs/reference.py
+site: .venv/installed      ## the documentation as a site; `python -m http.server -d site` shows it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs: .venv/installed      ## draw the pictures and write the tables of docs/ again
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/measure_house.py
 	$(BIN)/ndstack claims results --out docs
 	$(BIN)/python docs/results.py
 	$(BIN)/ndstack demo --out demo
@@ -67,4 +70,4 @@ fuzz: .venv/installed      ## random and damaged input for all readers, random w
 	$(BIN)/python -m benchmarks.no_nan --count 1000000
 
 clean:                     ## remove what make made
-	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage* dist
+	rm -rf .venv demo site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage* dist

@@ -17,14 +17,16 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ndstack.ops.lstm.cell import cell as lstm_cell
-from ndstack.stacks import LSTMWeights, Stack, Stratification, Superposition
+from ndstack.nn.fused import LSTMWeights, run_lstm, step_lstm
+from ndstack.ops.lstm import lstm_cell
+from ndstack.stacks import Stack, Stratification, Superposition
 
 SYMBOLS = 3
 HIDDEN = 20
@@ -53,18 +55,18 @@ class StackLSTM(torch.nn.Module):
             for x in inputs.unbind(1):
                 memory = lstm_cell(added, x, *memory, cell.weight_ih, cell.weight_hh)
                 hidden.append(memory[0])
-            return self.output(torch.stack(hidden, dim=1))
+            return self._logits(torch.stack(hidden, dim=1))
         state, weight, bias = stack.start(batch), self.controls.weight, self.controls.bias
         of_input, of_reading = cell.weight_ih.split((SYMBOLS, stack.reading_size), dim=1)
         weights = LSTMWeights(of_reading, cell.weight_hh, weight, bias)
         for gates in torch.nn.functional.linear(inputs, of_input, added).unbind(1):
             if together:
-                memory, state = stack.step_lstm(gates, weights, memory, state)
+                memory, state = step_lstm(stack, gates, weights, memory, state)
             else:
                 memory = lstm_cell(gates, state.reading, *memory, of_reading, cell.weight_hh)
                 state = stack.drive(state, memory[0], weight, bias)
             hidden.append(memory[0])
-        return self.output(torch.stack(hidden, dim=1))
+        return self._logits(torch.stack(hidden, dim=1))
 
     def stepped_by_torch(self, inputs: Tensor) -> Tensor:
         """Without a stack, with `torch.nn.LSTMCell`."""
@@ -72,16 +74,21 @@ class StackLSTM(torch.nn.Module):
         for x in inputs.unbind(1):
             memory = self.cell(x, memory)
             hidden.append(memory[0])
-        return self.output(torch.stack(hidden, dim=1))
+        return self._logits(torch.stack(hidden, dim=1))
 
     def whole(self, inputs: Tensor) -> Tensor:
+        assert self.stack is not None
         batch = inputs.shape[0]
         memory = (inputs.new_zeros(batch, HIDDEN), inputs.new_zeros(batch, HIDDEN))
         of_input, of_reading = self.cell.weight_ih.split((SYMBOLS, self.stack.reading_size), dim=1)
         gates = inputs @ of_input.t() + (self.cell.bias_ih + self.cell.bias_hh)
         weights = LSTMWeights(of_reading, self.cell.weight_hh, self.controls.weight, self.controls.bias)
-        hidden, *_ = self.stack.run_lstm(gates, weights, memory, self.stack.start(batch))
-        return self.output(hidden)
+        hidden, *_ = run_lstm(self.stack, gates, weights, memory, self.stack.start(batch))
+        return self._logits(hidden)
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.output(hidden)
+        return logits
 
 
 def milliseconds(work: dict[str, Callable[[], Tensor]], repeats: int) -> dict[str, list[float]]:
@@ -111,9 +118,9 @@ def networks(length: int, batch: int, size: int, repeats: int) -> list[Row]:
         "no stack, torch.nn.LSTMCell": lambda: bare.stepped_by_torch(inputs),
     }
     for name, model in models.items():
-        work[f"{name}, stepped"] = lambda model=model: model.stepped(inputs)
-        work[f"{name}, stepped with drive"] = lambda model=model: model.stepped(inputs, together=False)
-        work[f"{name}, one operation"] = lambda model=model: model.whole(inputs)
+        work[f"{name}, stepped"] = partial(model.stepped, inputs)
+        work[f"{name}, stepped with drive"] = partial(model.stepped, inputs, together=False)
+        work[f"{name}, one operation"] = partial(model.whole, inputs)
     times = milliseconds(work, repeats)
     base = times["no stack, stepped"]
     return [
@@ -127,18 +134,23 @@ def networks(length: int, batch: int, size: int, repeats: int) -> list[Row]:
     ]
 
 
+def readings(stack: Stack[Any], actions: Tensor, pushed: Tensor) -> Tensor:
+    return stack.scan(actions, pushed)[0]
+
+
 def scans(lengths: list[int], batch: int, size: int, repeats: int) -> list[Row]:
     rows = []
     for length in lengths:
         work: dict[str, Callable[[], Tensor]] = {}
-        for name, stack in {
+        stacks: dict[str, Stack[Any]] = {
             f"scan of superposition {size}": Superposition(size),
             f"scan of superposition {size}, depth 10": Superposition(size, depth=10),
             f"scan of stratification {size}": Stratification(size),
-        }.items():
+        }
+        for name, stack in stacks.items():
             actions = torch.randn(batch, length, stack.action_size, requires_grad=True)
             pushed = torch.randn(batch, length, stack.push_size, requires_grad=True)
-            work[name] = lambda s=stack, a=actions, p=pushed: s.scan(a, p)[0]
+            work[name] = partial(readings, stack, actions, pushed)
         times = milliseconds(work, repeats)
         rows += [
             {"what": name, "length": length, "milliseconds": statistics.median(values)}

@@ -8,33 +8,39 @@ import argparse
 import json
 import math
 import time
+from collections.abc import Callable
 from functools import cache
 from itertools import combinations
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ndstack.grammars import LengthTable, Nonterminal, log_inside, proper
+from ndstack.grammars import LengthTable, Nonterminal, WeightedCFG, Word, log_inside, proper
 from ndstack.grammars.inside import log_inside_reference
-from ndstack.languages import get
+from ndstack.languages import ContextFreeLanguage, get
 
 SAMPLES, WEIGHED = 10_000, 1_000
+Row = tuple[str, float, float | None, str]
+"""What was done, its seconds, those of the baseline if there is one, and what that is."""
+
+T = TypeVar("T")
 
 
-def timed(function):
+def timed(function: Callable[[], T]) -> tuple[T, float]:
     begin = time.perf_counter()
     value = function()
     return value, time.perf_counter() - begin
 
 
-def table_by_compositions(grammar, length):
+def table_by_compositions(grammar: WeightedCFG, length: int) -> list[float]:
     """Algorithm 1 of section 5.5 as printed: T[S, ℓ] with every composition of ℓ."""
     clean = proper(grammar)
 
     @cache
-    def total(A, size):
+    def total(A: Nonterminal, size: int) -> float:
         weight = 0.0
         for rule in clean.rules_for(A):
             variables = [s for s in rule.right if isinstance(s, Nonterminal)]
@@ -46,27 +52,29 @@ def table_by_compositions(grammar, length):
     return [total(clean.start, n) for n in range(1, length + 1)]
 
 
-def compositions(parts, total):
+def compositions(parts: int, total: int) -> list[tuple[int, ...]]:
     if parts == 0 or total < parts:
         return [()] if parts == total else []
     bounds = combinations(range(1, total), parts - 1)
     return [tuple(b - a for a, b in zip((0, *cut), (*cut, total), strict=True)) for cut in bounds]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args()
     language = get("hardest-cfl")
-    log_inside(language.grammar, "();")  # compile
-    rows = []
+    assert isinstance(language, ContextFreeLanguage)
+    grammar = language.grammar
+    log_inside(grammar, "();")  # compile
+    rows: list[Row] = []
 
     short = 40
-    _, fast = timed(lambda: LengthTable(language.grammar).log_weight(short))
-    _, slow = timed(lambda: table_by_compositions(language.grammar, short))
+    _, fast = timed(lambda: LengthTable(grammar).log_weight(short))
+    _, slow = timed(lambda: table_by_compositions(grammar, short))
     rows.append((f"table T[A, ℓ] up to ℓ = {short}", fast, slow, "compositions, section 5.5"))
 
-    def sample():
+    def sample() -> list[Word]:
         fresh = get("hardest-cfl")
         rng = np.random.default_rng(1)
         lengths = fresh.lengths(40, 80)
@@ -76,7 +84,7 @@ def main():
     rows.append((f"{SAMPLES:,} strings of lengths 40..80, table included", seconds, None, ""))
     _, seconds = timed(lambda: [language.log_probability(w) for w in words[:WEIGHED]])
     few = words[:10]
-    _, reference = timed(lambda: [log_inside_reference(language.grammar, w) for w in few])
+    _, reference = timed(lambda: [log_inside_reference(grammar, w) for w in few])
     rows.append((f"{WEIGHED:,} log-probabilities of these", seconds, reference * WEIGHED / len(few),
                  f"log space in numpy, from {len(few)}"))  # fmt: skip
     show(rows)
@@ -85,7 +93,7 @@ def main():
         options.json.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
 
 
-def show(rows):
+def show(rows: list[Row]) -> None:
     table = Table("hardest CFL, one core", "seconds", "baseline", "ratio", "baseline is")
     for what, seconds, baseline, name in rows:
         slow = "" if baseline is None else f"{baseline:.2f}"

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ndstack.functional import nondeterministic, stratification, superposition
-from ndstack.ops.lstm.weights import LSTMWeights
+from ndstack.nn.fused import LSTMWeights, run_lstm, step_lstm
 from ndstack.stacks import Nondeterministic, Stack, Stratification, Superposition
 
 BATCH = 1000
@@ -43,7 +43,7 @@ class Trial:
         self.states, self.symbols, self.size = (self.between(1, top) for top in (4, 4, 3))
         self.vectors = self.kind != "nondeterministic" or self.between(0, 2) == 0
         self.window = self.between(1, LONGEST) if self.between(0, 2) == 0 else None
-        self.options = {"window": self.window, "bottom_fix": bool(self.between(0, 1))}
+        self.bottom_fix = bool(self.between(0, 1))
         self.attention = bool(self.between(0, 1))
 
     def between(self, low: int, high: int) -> int:
@@ -76,7 +76,10 @@ class Trial:
         if self.kind == "stratification":
             return Stratification(self.size)
         size = self.size if self.vectors else None
-        return Nondeterministic(self.states, self.symbols, size, **self.options).to(self.dtype)
+        stack = Nondeterministic(
+            self.states, self.symbols, size, window=self.window, bottom_fix=self.bottom_fix
+        )
+        return stack.to(self.dtype)
 
     def __str__(self) -> str:
         width = str(self.dtype).removeprefix("torch.")
@@ -90,9 +93,11 @@ def by_function(trial: Trial) -> tuple[list[Tensor], list[Tensor]]:
     if trial.kind != "nondeterministic":
         logits = trial.normal(*shape, 3, scale=trial.scales(1e4))
         if trial.kind == "superposition":
-            readings = superposition(*logits.softmax(-1).unbind(-1), vectors, depth=trial.window)
+            push, pop, noop = logits.softmax(-1).unbind(-1)
+            readings = superposition(push, pop, noop, vectors, depth=trial.window)
         else:
-            readings = stratification(*logits[..., :2].sigmoid().unbind(-1), vectors)
+            push, pop = logits[..., :2].sigmoid().unbind(-1)
+            readings = stratification(push, pop, vectors)
         return [readings], [logits, vectors]
     kinds = (trial.states, trial.symbols)
     both = math.prod(kinds) ** 2
@@ -105,7 +110,8 @@ def by_function(trial: Trial) -> tuple[list[Tensor], list[Tensor]]:
         vectors=vectors if trial.vectors else None,
         backend=trial.way.removeprefix("scan "),
         return_attention=trial.attention,
-        **trial.options,
+        window=trial.window,
+        bottom_fix=trial.bottom_fix,
     )
     outputs = list(result) if isinstance(result, tuple) else [result]
     return outputs, [actions] + [vectors] * trial.vectors
@@ -147,11 +153,11 @@ def by_lstm(trial: Trial) -> tuple[list[Tensor], list[Tensor]]:
     zeros = torch.zeros(BATCH, units, dtype=trial.dtype)
     state = stack.start(BATCH, dtype=trial.dtype)
     if trial.way == "lstm":
-        hidden, readings, _, _ = stack.run_lstm(inputs, weights, (zeros, zeros), state)
+        hidden, readings, _, _ = run_lstm(stack, inputs, weights, (zeros, zeros), state)
         return [readings, hidden], [inputs, *weights]
     memory, steps = (zeros, zeros), []
     for gates in inputs.unbind(1):
-        memory, state = stack.step_lstm(gates, weights, memory, state)
+        memory, state = step_lstm(stack, gates, weights, memory, state)
         steps.append((state.reading, memory[0]))
     return [torch.stack(each, 1) for each in zip(*steps, strict=True)], [inputs, *weights]
 
@@ -172,8 +178,8 @@ def faults(trial: Trial) -> list[str]:
             found.append("readings are not distributions")
         if (outputs[0] < 0).any():
             found.append("negative probabilities")
-    total = sum((one * trial.normal(*one.shape).detach()).sum() for one in outputs)
-    grads = torch.autograd.grad(total, inputs, allow_unused=True)
+    total = torch.stack([(one * trial.normal(*one.shape).detach()).sum() for one in outputs]).sum()
+    grads: tuple[Tensor | None, ...] = torch.autograd.grad(total, inputs, allow_unused=True)
     bad = [j for j, grad in enumerate(grads) if grad is not None and not grad.isfinite().all()]
     return found + [f"derivative by input {j} not finite" for j in bad]
 

@@ -27,12 +27,13 @@ from torch import Tensor
 
 from benchmarks.loop import cubic_loop_rate
 from ndstack.functional.nondeterministic import nondeterministic
-from ndstack.ops.lstm.weights import LSTMWeights, cell
+from ndstack.nn.fused import FusedLSTM, LSTMWeights, run_lstm
+from ndstack.ops.lstm import lstm_cell
 from ndstack.ops.nondeterministic import naive
-from ndstack.ops.nondeterministic.scan import action_sizes, log_sum, quotient
+from ndstack.ops.nondeterministic.log_space import log_sum, quotient
+from ndstack.ops.nondeterministic.settings import action_sizes
 from ndstack.ops.runtime import threads
-from ndstack.stacks.base import Stack
-from ndstack.stacks.nondeterministic import Nondeterministic
+from ndstack.stacks.nondeterministic import Nondeterministic, NondeterministicState
 
 BATCH, UNITS, INPUTS = 10, 20, 4
 Row = dict[str, Any]
@@ -80,9 +81,11 @@ def train_step(net: Controller, n: int, way: str) -> None:
     """Forward and backward."""
     inputs, weights, memory = net.prepared(n)
     if way == "fused":
-        hidden, *_ = net.stack.run_lstm(inputs, weights, memory, net.stack.start(BATCH))
+        hidden, *_ = run_lstm(net.stack, inputs, weights, memory, net.stack.start(BATCH))
     elif way == "steps":
-        hidden, *_ = Stack._run_lstm(net.stack, inputs, weights, memory, net.stack.start(BATCH))
+        hidden, *_ = FusedLSTM[NondeterministicState]().run(
+            net.stack, inputs, weights, memory, net.stack.start(BATCH)
+        )
     else:
         hidden = by_reference(net.stack, inputs, weights, memory)
     net.zero_grad()
@@ -99,7 +102,7 @@ def by_reference(
     stepper = naive.Stepper(like, bottom)
     reading, hidden = stack.start(BATCH).reading, []
     for gates in inputs.unbind(1):
-        memory = cell(gates, reading, *memory, weights)
+        memory = lstm_cell(gates, reading, *memory, weights.reading, weights.hidden)
         hidden.append(memory[0])
         controls = torch.nn.functional.linear(memory[0], weights.control, weights.control_bias)
         sizes = [*action_sizes(*kinds), stack.push_size]
@@ -232,7 +235,8 @@ def windowed(steps: int) -> Row:
     with torch.no_grad():
         for done in range(0, steps, 1000):
             _, state = stack.scan(torch.randn(1, 1000, stack.action_size), state=state)
-            held.append(sum(part.numel() * part.element_size() for part in state.memory[:6]))
+            assert state.chart is not None
+            held.append(sum(part.numel() * part.element_size() for part in state.chart.tensors))
             assert done + 1000 == state.time
     seconds = time.perf_counter() - begin
     name = f"rns-2-3, D = 35, {steps:,} steps"

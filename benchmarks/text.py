@@ -27,8 +27,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
-from ndstack.nn import models
+from ndstack.nn import NetworkState, models
 from ndstack.ops.runtime import threads
+from ndstack.settings.model import ModelOptions
 from ndstack.text import Stream, total_loss
 from ndstack.text.launch import model_options
 from ndstack.text.task import read_batch
@@ -42,14 +43,13 @@ class Training:
 
     def __init__(self, name: str) -> None:
         words = [f"w{index}" for index in range(WORDS - 2)] + ["<unk>"]
-        self.model = models.build(name, words, **model_options(name, UNITS))
+        options = ModelOptions.model_validate(model_options(name, UNITS))
+        self.model = models.build(name, words, **options.model_dump())
         self.optimizer = torch.optim.SGD(self.model.parameters(), 1.0)
         tokens = np.random.default_rng(0).zipf(1.3, 400 * ROWS * LENGTH) % WORDS
-        self.stream, self.number, self.state = (
-            Stream(tokens.astype(np.uint16), WORDS - 1, ROWS, LENGTH),
-            0,
-            None,
-        )
+        self.stream = Stream(tokens.astype(np.uint16), WORDS - 1, ROWS, LENGTH)
+        self.number = 0
+        self.state: NetworkState | None = None
 
     def step(self) -> None:
         chunk = self.stream.chunk(self.number)

@@ -1,7 +1,7 @@
 """Prints how large the code is, as the table of docs/reliability.md: `python docs/figures.py`.
 
 Code is what is neither blank nor comment nor docstring. A function is as long as its lines from `def` to the
-end, signature and docstring included. Pages that docs/reference.py writes are not counted.
+end, signature and docstring included.
 """
 
 import ast
@@ -66,10 +66,9 @@ class File:
 
 
 def files(folder: str, suffixes: str) -> list[File]:
-    """The files of a part, without what is made by programs."""
+    """The files of a part."""
     found = sorted(path for path in (ROOT / folder).rglob("*") if path.suffix in suffixes.split())
-    made = ROOT / "docs" / "reference"
-    return [File(path, path.read_text(encoding="utf-8")) for path in found if made not in path.parents]
+    return [File(path, path.read_text(encoding="utf-8")) for path in found]
 
 
 def row(name: str, folder: str, suffixes: str) -> str:

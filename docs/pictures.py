@@ -1,5 +1,7 @@
 """Draws the pictures of docs/ and the README again: `make docs`."""
 
+import re
+import tomllib
 from pathlib import Path
 
 from ndstack.analysis import trace
@@ -10,7 +12,28 @@ from ndstack.nn.proofs.examples import SENTENCE, english
 from ndstack.semirings import REAL
 
 HERE = Path(__file__).parent / "pictures"
+ROOT = Path(__file__).parent.parent
 BLUE, ORANGE, GREY, PALE = "#4477aa", "#ee7733", "#bbbbbb", "#f2f2f2"
+
+WIDE = 860
+ROOMS = {
+    "errors": "what a user can cause, in one line",
+    "plotting": "the looks of all pictures",
+    "grammars": "grammars, normal forms, inside weights, sampling by length, parses",
+    "automata": "pushdown automata, Lang's algorithm over any semiring, the stack WFA",
+    "languages": "formal languages with exact probabilities, data sets",
+    "settings": "every setting of a run, declared once",
+    "ops": "one folder per operation: readable versions, compiled versions, one runtime",
+    "functional": "the operations as documented functions of whole sequences",
+    "stacks": "the stacks behind one interface: start, step, scan, drive",
+    "nn": "networks that own a stack, language models, storage, compiled grammars",
+    "training": "batches, the loop, metrics, checkpoints, resuming",
+    "text": "corpora, truncated BPTT, perplexity, syntactic generalization",
+    "analysis": "what a stack does while it reads: runs, pictures, the explorer",
+    "experiments": "figures and tables as data, sweeps, engines, reports, the ledger",
+    "cli": "the command ndstack",
+}
+"""What is in each room that has a row of its own."""
 
 
 def main() -> None:
@@ -23,6 +46,7 @@ def main() -> None:
     draw_wfa(runs.at(5)).save(HERE / "english-wfa.svg")
     (HERE / "pop.svg").write_text(pop_rule(), encoding="utf-8")
     (HERE / "chart.svg").write_text(charts(), encoding="utf-8")
+    (HERE / "rooms.svg").write_text(rooms(), encoding="utf-8")
 
 
 def pop_rule() -> str:
@@ -72,6 +96,36 @@ def charts() -> str:
             parts.append(_box(x, 346 + 24 * row, 16, 16, fill))
             parts.append(_text(x + 24, 359 + 24 * row, line, anchor="start"))
     return _document(730, 430, parts)
+
+
+def rooms() -> str:
+    """The rooms in the order of the contract in pyproject.toml; imports go up."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    parts, y, with_torch = [], 16, "#cfe0f0"
+    for layer in reversed(project["tool"]["importlinter"]["contracts"][0]["layers"]):
+        names = [name.strip("() ") for name in layer.split("|")]
+        width = 150 if len(names) == 1 else (WIDE - 40 - 10 * (len(names) - 1)) / len(names)
+        for place, name in enumerate(names):
+            x = 20 + place * (width + 10)
+            parts.append(_box(x, y, width, 30, with_torch if _imports_torch(name) else PALE))
+            parts.append(_text(x + width / 2, y + 20, name, weight="bold"))
+        if len(names) == 1:
+            parts.append(_text(184, y + 20, ROOMS[names[0]], anchor="start"))
+        y += 38
+    legend = ((20, PALE, "does not import torch"), (230, with_torch, "imports torch"))
+    for x, fill, line in legend:
+        parts.append(_box(x, y + 10, 16, 16, fill))
+        parts.append(_text(x + 24, y + 23, line, anchor="start"))
+    return _document(WIDE, y + 40, parts)
+
+
+def _imports_torch(room: str) -> bool:
+    """Whether a file of a room, which is a folder or a module, imports torch."""
+    place = ROOT / "src" / "ndstack" / room
+    files = place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")]
+    return any(
+        re.search(r"^\s*(import|from) torch\b", file.read_text(encoding="utf-8"), re.M) for file in files
+    )
 
 
 def _triangle(left: float, n: int, fills: dict[int, str], below: dict[int, int]) -> list[str]:

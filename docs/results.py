@@ -4,15 +4,23 @@ What stands between `<!-- made: NAME -->` and `<!-- /made -->` is replaced; the 
 """
 
 import re
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 
 from ndstack import files, plotting
 from ndstack.experiments import figures
 from ndstack.experiments.claims import decide, read_claims
-from ndstack.experiments.claims.evidence import PATIENCE, SOLVED, TEXT_PATIENCE, is_settled, is_solved
+from ndstack.experiments.claims.evidence import (
+    PATIENCE,
+    SOLVED,
+    TEXT_PATIENCE,
+    is_settled,
+    is_solved,
+    metric_of,
+)
 from ndstack.experiments.matching import runs_of
-from ndstack.experiments.records import Tables
+from ndstack.experiments.records import Record, Tables
 from ndstack.experiments.registry import find
 from ndstack.experiments.results import Finished
 
@@ -29,21 +37,19 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def cell(runs: Sequence[Finished]) -> str:
-    """The best validation difference, in italics if that run was cut short; runs solved, and all runs."""
+    """Validation and test of the best run, in italics if it was cut short; runs solved, and all runs."""
     if not runs:
         return "-"
     best = min(runs, key=lambda one: one.score)
-    value = f"{best.score:.4f}"
+    test = best.record.test_difference
+    value = f"{best.score:.3f}" + ("" if test is None else f", {test:.3f}")
     shown = value if is_solved(best) or is_settled(best) else f"*{value}*"
     return f"{shown} ({sum(map(is_solved, runs))} of {len(runs)})"
 
 
-def test_cell(runs: Sequence[Finished]) -> str:
-    """The test difference of the best run by validation."""
-    if not runs:
-        return "-"
-    value = min(runs, key=lambda one: one.score).record.test_difference
-    return "-" if value is None else f"{value:.3f}"
+def median(values: Sequence[float]) -> str:
+    """Minutes, or nothing."""
+    return f"{statistics.median(values) / 60:.0f}" if values else "-"
 
 
 class Page:
@@ -52,20 +58,20 @@ class Page:
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
 
-    def by_language(
-        self, name: str, languages: Sequence[str], labels: Sequence[str], show: Callable[..., str] = cell
-    ) -> str:
+    def by_language(self, name: str) -> str:
         """Languages down, models across."""
-        runs = runs_of(self.tables, find(name))
+        experiment = find(name)
+        runs, labels = runs_of(self.tables, experiment), [model.label for model in experiment.models]
         rows = [
-            [language, *(show(_chosen(runs, label, language)) for label in labels)] for language in languages
+            [language, *(cell(_chosen(runs, label, language)) for label in labels)]
+            for language in experiment.languages
         ]
         return table(["", *labels], rows)
 
     def summary(self) -> str:
         """How much there is."""
         runs = self.tables.runs.values()
-        verdicts = [one.is_decided for one in decide(read_claims(), self.tables)]
+        verdicts = [not one.verdict.startswith("undecided") for one in decide(read_claims(), self.tables)]
         hours = sum(one.seconds for one in runs) / 3600
         cut = sum(one.waited < (TEXT_PATIENCE if one.is_text else PATIENCE) for one in runs)
         return (
@@ -74,13 +80,12 @@ class Page:
         )
 
     def cfls(self) -> str:
-        """Validation, figure 6.1."""
-        return self.by_language("cfls", CFLS, ("LSTM", "Strat.", "Sup.", "NS", "NS+S", "NS+U", "NS+S+U"))
+        """Validation and test, figure 6.1."""
+        return self.by_language("cfls")
 
-    def cfls_test(self) -> str:
-        """Test, figure 6.1."""
-        labels = ("LSTM", "Strat.", "Sup.", "NS", "NS+S", "NS+U", "NS+S+U")
-        return self.by_language("cfls", CFLS, labels, test_cell)
+    def ns_cfls(self) -> str:
+        """Validation and test, figure 5.3."""
+        return self.by_language("ns-cfls")
 
     def restarts(self) -> str:
         """How often the RNS-RNN learns a language, with the recipe as it stands and with stages."""
@@ -100,23 +105,20 @@ class Page:
         return table(["RNS", "recipe: solved", "minutes", "with stages: solved", "minutes"], rows)
 
     def staged(self) -> str:
-        """All runs with stages."""
-        runs = sorted(
-            (one for one in self.tables.runs.values() if one.stages),
-            key=lambda one: (one.language, one.model, one.score),
-        )
-        rows = [
-            [
-                one.language,
-                one.model,
-                one.stages.replace(",", ", "),
-                f"{one.score:.4f} ({one.best_epoch} of {one.epochs})",
-                "-" if one.test_difference is None else f"{one.test_difference:.3f}",
-                f"{one.seconds / 60:.0f}",
-            ]
-            for one in runs
-        ]
-        return table(["language", "model", "stages", "validation (epoch)", "test", "minutes"], rows)
+        """Runs with stages: how many there are, how many solved their language, and how long they took."""
+        groups: dict[tuple[str, str], list[Record]] = {}
+        for one in self.tables.runs.values():
+            if one.stages:
+                groups.setdefault((one.language, one.model), []).append(one)
+        rows = []
+        for (language, model), mine in sorted(groups.items()):
+            best = min(mine, key=lambda one: one.score)
+            test = "-" if best.test_difference is None else f"{best.test_difference:.3f}"
+            solved = f"{sum(one.score < SOLVED for one in mine)} of {len(mine)}"
+            rows.append(
+                [language, model, solved, f"{best.score:.3f}", test, median([r.seconds for r in mine])]
+            )
+        return table(["language", "model", "solved", "best, validation", "test", "median minutes"], rows)
 
     def superposition(self) -> str:
         """Superposition stacks by size, on the languages of figure 6.1."""
@@ -138,19 +140,31 @@ class Page:
         return table(["", *names], rows)
 
     def attention(self) -> str:
-        """Validation, figure 10.2."""
-        labels = ("RNS", "Trans.", "Trans. + Sup.", "Trans. + VRNS")
-        return self.by_language("stack-attention", CFLS, labels)
-
-    def attention_test(self) -> str:
-        """Test, figure 10.2."""
-        labels = ("RNS", "Trans.", "Trans. + Sup.", "Trans. + VRNS")
-        return self.by_language("stack-attention", CFLS, labels, test_cell)
+        """Validation and test, figure 10.2."""
+        return self.by_language("stack-attention")
 
     def non_cfls(self) -> str:
-        """Figures 8.1 and 8.2."""
-        labels = ("LSTM", "Sup. 10", "Sup. 3-3-3", "Sup. h", "RNS 3-3")
-        return self.by_language("non-cfls", find("non-cfls").languages, labels)
+        """Validation and test, figures 8.1 and 8.2."""
+        return self.by_language("non-cfls")
+
+    def capacity(self) -> str:
+        """Validation with 200 symbols, figures 9.1 to 9.3."""
+        experiment = find("capacity")
+        runs, labels = runs_of(self.tables, experiment), [model.label for model in experiment.models]
+        names = [f"{language}(k={experiment.alphabet_sizes[-1]})" for language in experiment.languages]
+        rows = [[name, *(cell(_chosen(runs, label, name)) for label in labels)] for name in names]
+        return table(["", *labels], rows)
+
+    def verdicts(self) -> str:
+        """What was decided, claim by claim."""
+        entries = [one for one in decide(read_claims(), self.tables) if one.is_decided]
+        if not entries:
+            return "No claim has three complete runs on each side yet.\n"
+        rows = [
+            [f"[{one.claim.id}](claims.md#{one.claim.id.lower()})", one.claim.text, one.verdict]
+            for one in entries
+        ]
+        return table(["", "claim", "verdict"], [[cell.replace("|", "\\|") for cell in row] for row in rows])
 
     def ptb(self) -> str:
         """Perplexity and SG score of the best run of each model, beside table 9.1."""
@@ -177,11 +191,13 @@ class Page:
         printed = experiment.outputs[0].printed
         runs, rows = runs_of(self.tables, experiment), []
         for model in experiment.models:
-            mine = [one.record for one in runs if one.label == model.label]
-            epochs = sum(one.epochs for one in mine)
-            ours = f"{sum(one.seconds for one in mine) / epochs:.1f}" if epochs else "-"
-            rows.append([model.label, str(len(mine)), ours, f"{printed[model.label][0]:,}"])
-        return table(["", "runs", "seconds per epoch", "theirs"], rows)
+            mine = [one for one in runs if one.label == model.label]
+            worked = [value for one in mine if (value := metric_of(one, "processor_seconds")) is not None]
+            epochs = sum(one.record.epochs for one in mine)
+            clock = f"{sum(one.record.seconds for one in mine) / epochs:.1f}" if epochs else "-"
+            shown = f"{statistics.fmean(worked):.1f} ({len(worked)})" if worked else "-"
+            rows.append([model.label, shown, f"{clock} ({len(mine)})", f"{printed[model.label][0]:,}"])
+        return table(["", "processor seconds (runs)", "by the clock (runs)", "theirs"], rows)
 
 
 CIRCUITS = ("Agr.", "Lic.", "GPE", "GSE", "CE", "LDD")
@@ -209,7 +225,7 @@ def main() -> None:
     for label in PICTURES:
         experiment = find(label)
         output = next(one for one in experiment.outputs if one.label == label)
-        figure = figures.draw(output, experiment, runs_of(tables, experiment))
+        figure = figures.draw_figure(output, experiment, runs_of(tables, experiment))
         if figure is not None:
             plotting.save_figure(figure, HERE / "results" / f"{label}.svg")
 

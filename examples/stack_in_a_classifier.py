@@ -11,6 +11,7 @@ Both are trained on short strings and tested on longer ones, half of which have 
 """
 
 import random
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ TEST_HALVES = range(16, 26)  # of 33 to 51: longer than any that was trained on
 class Network(nn.Module):
     """Symbols in; for each of them, one logit for every class that may follow."""
 
-    def __init__(self, stack: Stack | None) -> None:
+    def __init__(self, stack: Stack[Any] | None) -> None:
         super().__init__()
         self.rnn = StackRNN(input_size=len(SYMBOLS), hidden_size=20, stack=stack)
         self.classify = nn.Linear(20, 3)
@@ -38,7 +39,8 @@ class Network(nn.Module):
         """[batch, length] -> [batch, length, 3]."""
         one_hot = nn.functional.one_hot(symbols, len(SYMBOLS)).float()
         output, _ = self.rnn(one_hot)  # called like torch.nn.LSTM with batch_first=True
-        return self.classify(output)
+        logits: Tensor = self.classify(output)
+        return logits
 
 
 def make_batch(half: int, size: int, rng: random.Random) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ settings.register_profile(
 settings.register_profile("few", settings.get_profile("fixed"), max_examples=10)  # `make coverage`
 settings.load_profile("fixed")
 
-if numba.config.DISABLE_JIT:
+if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
     replace_intrinsics()
 
     def pytest_configure(config):

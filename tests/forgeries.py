@@ -119,12 +119,12 @@ def steps(stack, state, choice, batch=2):
         actions, vectors = random(batch, n, stack.action_size), random(batch, n, pushed) if pushed else None
         state = stack.scan(actions, vectors, state)[1]
     else:
-        from ndstack.stacks import LSTMWeights
+        from ndstack.nn.fused import LSTMWeights, run_lstm
 
         gates, size = 4 * UNITS, stack.control_size
         weights = random(gates, stack.reading_size), random(gates, UNITS), random(size, UNITS), random(size)
         memory = random(batch, UNITS), random(batch, UNITS)
-        state = stack.run_lstm(random(batch, 3, gates), LSTMWeights(*weights), memory, state)[3]
+        state = run_lstm(stack, random(batch, 3, gates), LSTMWeights(*weights), memory, state)[3]
     state.detach().select(slice(0, 1))
 
 
@@ -227,7 +227,7 @@ def chart(choice):
     packed = dict(states.pack_state(state))
     structure = json.loads(bytes(packed[states.STRUCTURE].tolist()))
     stack = structure["fields"]["stack"]["fields"]
-    claimed = stack["memory"]["chart"]
+    claimed = stack["chart"]["chart"]
     for _ in range(choice.randint(1, 3)):
         which = choice.randrange(5)
         number = choice.choice(NUMBERS)
@@ -305,8 +305,9 @@ def _other_value(value: Any, other: State, name: str, choice: Any) -> Any:
     if isinstance(value, int):
         return choice.choice(NUMBERS)
     if dataclasses.is_dataclass(value) and not isinstance(value, State) and choice.random() < 0.8:
-        changes = choice.choice([{"time": value.time + 1}, {"time": -1}, {"bottom_fix": 3}, {"time": 10**9}])
-        return dataclasses.replace(value, **changes)
+        forged = dataclasses.replace(value.store, bottom_fix=3)
+        others = [{"time": value.time + 1}, {"time": -1}, {"time": 10**9}, {"store": forged}, {"links": ()}]
+        return dataclasses.replace(value, **choice.choice([*others, {"lost": value.lost[:1]}]))
     return choice.choice([None, 3, (), other])
 
 

@@ -160,12 +160,12 @@ def good() -> Path:
     """A folder with one of everything that ndstack writes, small."""
     from ndstack.languages import Plan, get, make_dataset, write_dataset
     from ndstack.nn import models
-    from ndstack.nn.storage.files import save
+    from ndstack.nn.storage.files import save_model as save
     from ndstack.text import prepare
     from ndstack.text.example import write_example
 
     kept = tempfile.TemporaryDirectory()
-    good.kept = kept
+    good.kept = kept  # type: ignore[attr-defined]
     folder = Path(kept.name)
     plan = Plan(train=4, validation=2, test_per_length=1, lengths=(2, 4), test_lengths=(2, 4), batch_size=2)
     write_dataset(make_dataset(get("dyck"), 0, plan), folder / "data")

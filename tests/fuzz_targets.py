@@ -155,10 +155,10 @@ def _run_config():
 @target(lazily(lambda: altered(_run_config())))
 def run_config(raw):
     from ndstack.training import Run
-    from ndstack.training.material import find_language
+    from ndstack.training.material import language_of
 
     with file(raw, "config.json") as path:
-        find_language(Run.open(path.parent).config)
+        language_of(Run.open(path.parent).config)
 
 
 METRICS = b'{"epoch": 1, "train_cross_entropy": 0.5, "validation_cross_entropy": 0.4, "seconds": 1.0}\n'
@@ -197,7 +197,8 @@ def experiment(raw):
 
 @target(phrases("training", ".", "clip", "=", "3", "[1, 2]", "{}", "options", "_", "1979-05-27"))
 def setting(text):
-    from ndstack.training.config import RunConfig, merge, parse_setting
+    from ndstack.settings.reading import merge, parse_setting
+    from ndstack.settings.run import RunConfig
 
     RunConfig.of(merge({"language": "dyck", "model": "lstm"}, parse_setting(text)))
 
@@ -280,7 +281,7 @@ def checkpoint(shapes, whole, note):
     """A state with a right checksum and wrong content."""
     from ndstack.nn.storage.files import pack_tensors
     from ndstack.training import Run, RunConfig
-    from ndstack.training.checkpoint import Progress, fingerprint, restore
+    from ndstack.training.checkpoint import Progress, fingerprint, restore_state
     from ndstack.training.schedule import Schedule
 
     model, optimizer = _training()
@@ -294,7 +295,7 @@ def checkpoint(shapes, whole, note):
         )
         (path.parent / "last").mkdir()
         (path.parent / "last" / "state.safetensors").write_bytes(pack_tensors(tensors, text))
-        restore(run, Progress(schedule=Schedule(learning_rate=1.0)), model, optimizer, _OneStage(), 0)
+        restore_state(run, Progress(schedule=Schedule(learning_rate=1.0)), model, optimizer, _OneStage(), 0)
 
 
 class _OneStage:
@@ -326,7 +327,7 @@ STACK = {
     "time": {"value": 2},
     "vectors": {"value": None},
     "history": {"tuple": []},
-    "memory": {"chart": CHART},
+    "chart": {"chart": CHART},
 }
 STATE = {
     "hidden": {"tuple": [NUMBERS]},

@@ -187,7 +187,9 @@ def test_trees_are_those_of_the_grammar_as_written(tmp_path):
     )
     (tmp_path / "my.cfg").write_text("S -> S [1/4] | A 'b' [3/4]\nA -> 'a' A [1/2] | [1/2]")
     text = ok("trees", "--grammar", "my.cfg", "ab", "--out", "tree.svg", cwd=tmp_path)
-    assert text.startswith("infinitely many trees, probability 0.25 in all; what derives itself")
+    assert text.startswith(
+        "infinitely many trees, probability 0.25 in all; these nonterminals derive themselves"
+    )
     leaves = text.rstrip().splitlines()[-1].split()
     assert leaves == ["a", "ε", "b"]
     assert (tmp_path / "tree.svg").read_text().count("<svg") == 1
@@ -213,7 +215,7 @@ def test_a_grammar_too_large_to_compile_is_refused_at_once_with_what_there_is_in
         assert time.process_time() - began < 5
         assert result.returncode == 2
         assert "rules, more than the limit" in result.stderr
-        assert "`ndstack trees` and `ndstack probability` take strings to the grammar itself" in result.stderr
+        assert "`ndstack trees` and `ndstack probability` work on the grammar itself" in result.stderr
     assert ok("trees", "--grammar", "my.cfg", "a0", cwd=tmp_path).startswith("1 tree")
 
 

@@ -17,7 +17,7 @@ from ndstack.cli import app, arguments
 from ndstack.cli.app import PANELS
 from tests.test_cli import ndstack
 
-ROOT = typer.main.get_command(app)
+ROOT: typer.core.TyperGroup = typer.main.get_command(app)
 HEAVY = {
     "torch",
     "numba",
@@ -152,7 +152,8 @@ def test_commands_are_in_the_order_of_the_panels():
     names = [name for panel in PANELS.values() for name in panel]
     assert ROOT.list_commands(None) == names
     assert names[0] == "demo"
-    assert all(ROOT.commands[name].rich_help_panel == panel for panel in PANELS for name in PANELS[panel])
+    panels = {name: vars(command)["rich_help_panel"] for name, command in ROOT.commands.items()}
+    assert all(panels[name] == panel for panel in PANELS for name in PANELS[panel])
 
 
 def test_the_page_on_the_command_line_has_all_commands_in_the_same_order():

@@ -95,3 +95,23 @@ def test_warmup_compiles_what_is_missing_and_says_where():
     wrong = ndstack("warmup", "sup")
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("ndstack: error: there is no model called 'sup'")
+
+
+def test_after_warmup_stacks_by_themselves_need_no_compiling():
+    """Steps, whole sequences and functions, as controllers of other kinds and users take them."""
+    assert ndstack("warmup", "sup-3").returncode == 0
+    program = """
+import torch
+from ndstack.nn import StackRNN
+from ndstack.stacks import Superposition
+from ndstack.ops.runtime import compile_messages
+output, _ = StackRNN(2, 3, Superposition(5), controller="gru")(torch.randn(2, 4, 2))
+output.sum().backward()
+stack = Superposition(4)
+actions, pushed = torch.randn(2, 5, 3, requires_grad=True), torch.randn(2, 5, 4)
+stack.scan(actions, pushed)[0].sum().backward()
+stack.step(stack.start(2), actions[:, 0], pushed[:, 0]).reading.sum().backward()
+print(compile_messages.COMPILED)
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

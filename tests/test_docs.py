@@ -14,8 +14,13 @@ import pytest
 from ndstack.experiments.records import Tables
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
+PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md")), *sorted((ROOT / "docs").glob("*.md"))]
+LINKED = [
+    *PAGES,
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs" / "reference").glob("*.md")),
+    ROOT / "examples" / "README.md",
+]
 
 
 def blocks(page):
@@ -62,7 +67,7 @@ def anchors(page):
     return [one + (f"-{count}" if count else "") for one, count in zip(plain, before, strict=True)]
 
 
-@pytest.mark.parametrize("page", PAGES + REFERENCE, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", LINKED, ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
         found = page.parent / target if target else page
@@ -85,11 +90,6 @@ def kept_in(folder, pattern):
 
 def test_pictures_are_what_the_code_draws(tmp_path, monkeypatch):
     assert kept_in("pictures", "*.svg") == written_by("pictures", tmp_path, monkeypatch)
-
-
-def test_the_reference_is_what_the_docstrings_say(tmp_path, monkeypatch):
-    """If not: `make docs`, or `python docs/reference.py` for this part alone."""
-    assert kept_in("reference", "*") == written_by("reference", tmp_path, monkeypatch)
 
 
 def test_the_numbers_of_the_results_are_what_the_tables_say(monkeypatch):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import ndstack
 from ndstack import zoo
 
 ROOT = Path(__file__).parent.parent
@@ -70,11 +71,11 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
 def test_what_the_wheel_says_of_itself(wheel):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     archive = zipfile.ZipFile(wheel)
-    folder = f"ndstack-{project['version']}.dist-info"
+    folder = f"ndstack-{ndstack.__version__}.dist-info"
     about = email.message_from_bytes(archive.read(f"{folder}/METADATA"))
     needed = [line for line in about.get_all("Requires-Dist") if "extra ==" not in line]
     assert about["Name"] == "ndstack"
-    assert about["Version"] == project["version"]
+    assert about["Version"] == ndstack.__version__
     assert len(needed) == len(project["dependencies"])
     assert "ndstack = ndstack.cli:main" in archive.read(f"{folder}/entry_points.txt").decode()
 

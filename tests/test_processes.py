@@ -85,7 +85,7 @@ def machine(monkeypatch):
 
 
 def test_more_than_the_memory_has_room_for_is_refused_in_one_line(machine, tmp_path, capsys):
-    said = r"200 given: so many processes need about 200\.0 GB .*1\.0 GB each.*8\.0 GB are free; use {} 2$"
+    said = r"200 given: 200 processes need about 200\.0 GB .*1\.0 GB each.*8\.0 GB are free; use {} 2$"
     config = small_config("lstm", training={"processes": 200})
     with pytest.raises(NdstackError, match=said.format("--processes")):
         train(tmp_path / "run", config)

@@ -8,7 +8,6 @@ import pytest
 PAGE = Path(__file__).parent.parent / "docs" / "figures.py"
 MOST_LINES, MOST_OF_A_FUNCTION = 400, 60
 REASONS = {
-    "build": "its options, and what each of them means",
     "nondeterministic": "the same, with equations",
 }
 OPERATIONS = "ops"

@@ -11,9 +11,9 @@ from ndstack.analysis.explorer.catalogue import Catalogue
 from ndstack.analysis.source import open_source
 from ndstack.cli import app
 from ndstack.errors import NdstackError
-from ndstack.experiments import zoo as keeper
+from ndstack.experiments import zoo_entries
 from ndstack.experiments.claims.evidence import SOLVED
-from ndstack.training import Run, evaluate, make_test_data
+from ndstack.training import Run, change_settings, evaluate, make_test_data
 
 NAMES = zoo.names()
 
@@ -32,7 +32,7 @@ def test_there_are_some_and_the_command_lists_them():
 @pytest.mark.parametrize("name", NAMES)
 def test_it_measures_what_its_row_says(name):
     """On a tenth of the test strings of each length, so the numbers are near those recorded."""
-    run, record = Run.open(name), keeper.read_row(zoo.resolve(name))
+    run, record = Run.open(name), zoo_entries.read_row(zoo.resolve(name))
     data = make_test_data(run.config.model_copy(update={"data": run.config.data.model_copy(
         update={"test_per_length": 10})}))  # fmt: skip
     found = evaluate(run.load(), data, "test")
@@ -71,7 +71,7 @@ def test_the_explorer_offers_them_first():
     found = Catalogue()
     first = found.identifiers()[0]
     assert first == "-on-".join(reversed(NAMES[0].removeprefix("zoo:").split("/")))
-    assert found.describe(first)["label"].startswith(first.partition("-on-")[0])
+    assert str(found.describe(first)["label"]).startswith(first.partition("-on-")[0])
 
 
 def test_names_that_are_not_there_are_refused():
@@ -85,18 +85,23 @@ def test_only_what_has_learned_its_language_comes_in(tmp_path):
     name = NAMES[0]
     place, into = tmp_path / "run", tmp_path / "zoo"
     shutil.copytree(zoo.resolve(name), place)
+    epochs = len(Run.open(place).metrics())
+    change_settings(place, {"training": {"max_epochs": epochs + 1}})
+    with pytest.raises(NdstackError, match="has not ended: resume it with ndstack train --resume"):
+        zoo_entries.add(place, into=into)
+    change_settings(place, {"training": {"max_epochs": epochs}})
     with pytest.raises(NdstackError, match="was not measured on the test set"):
-        keeper.add(place, into=into)
+        zoo_entries.add(place, into=into)
     (place / "test.json").write_text(json.dumps({"overall": {"difference": 0.02}, "by_length": []}))
-    found = keeper.add(place, into=into)
+    found = zoo_entries.add(place, into=into)
     assert (found.name, found.record.test_difference) == (name, 0.02)
     assert (into / name.removeprefix("zoo:") / "best.safetensors").exists()
     with pytest.raises(NdstackError, match="is in the zoo already"):
-        keeper.add(place, into=into)
+        zoo_entries.add(place, into=into)
     lines = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
     worse = [line | {"validation_difference": 0.05} for line in lines]
     (place / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in worse))
     with pytest.raises(NdstackError, match=r"has not learned .*: it is 0\.0500 nats"):
-        keeper.add(place, into=into)
+        zoo_entries.add(place, into=into)
     assert "expected ndstack zoo add RUN" not in str(invoke("zoo", "add").exception)
     assert "with a run folder" in str(invoke("zoo", "add").exception)

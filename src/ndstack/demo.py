@@ -45,7 +45,7 @@ QUICK = _settings((3, 9), test=11, train=400, per_length=5, epochs=3)
 def run_demo(out: Path, *, quick: bool) -> list[dict[str, Any]]:
     """Train both, compare them, let the winner write; runs, pictures and figures go to `out`.
 
-    A demo that was interrupted goes on where it stopped. Returns what was measured, a row for each model.
+    A demo that was interrupted continues where it stopped. Returns what was measured, a row for each model.
     """
     language = get(LANGUAGE)
     settings = QUICK if quick else SETTINGS
@@ -78,7 +78,7 @@ def _train(folder: Path, config: RunConfig) -> Result:
 def _show_results(
     results: dict[str, Result], evaluations: dict[str, Evaluation], out: Path
 ) -> list[dict[str, Any]]:
-    print("\nNats a symbol above the true distribution (0 is perfect):\n")
+    print("\nNats per symbol above the true distribution (0 is perfect):\n")
     print(f"{'model':10}{'parameters':>12}{'validation':>12}{'test':>10}{'seconds':>10}")
     rows = []
     for name, result in results.items():

@@ -1,9 +1,10 @@
-"""The errors a user can cause. Their text is one line: what was given, what was expected, what to do."""
+"""The errors that a user can cause. Their text is one line: what was given, what was expected, what to do."""
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -45,19 +46,19 @@ class DivergenceError(NdstackError):
 
 
 class TrainingError(NdstackError):
-    """A run that cannot start, go on or be read."""
+    """A training run that cannot be started, resumed or read."""
 
 
 class BusyError(NdstackError):
-    """A folder that another process writes to."""
+    """A folder that another process is writing to."""
 
 
 def check_size(name: str, value: object, least: int = 1) -> int:
-    """A size as an int; an error in one line unless it is a whole number, also of numpy, and large enough."""
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = None
+    """Return a size as an int; raise an error unless it is a whole number of at least `least`."""
+    number = None
+    if isinstance(value, SupportsIndex) and not isinstance(value, bool):
+        with contextlib.suppress(TypeError):  # an array that is not a single whole number
+            number = operator.index(value)
     if number is None:
         raise NdstackError(f"{name} is {value!r}, expected a whole number, {least} or more")
     if number < least:
@@ -66,7 +67,7 @@ def check_size(name: str, value: object, least: int = 1) -> int:
 
 
 def first_problem(error: ValidationError) -> str:
-    """The first thing that is wrong with data that was read, in one line that names the place."""
+    """Return the first problem of a validation error in one line, with its place in the data."""
     detail = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in detail["loc"])
     message = "there is no such name" if detail["type"] == "extra_forbidden" else detail["msg"]
@@ -74,7 +75,7 @@ def first_problem(error: ValidationError) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory was short; torch says so in words, on a CPU and on other devices."""
+    """Return whether an error means lack of memory, which torch reports as a `RuntimeError`."""
     words = ("can't allocate memory", "out of memory")
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(some in str(error) for some in words)

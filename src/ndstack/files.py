@@ -1,4 +1,4 @@
-"""Files and folders that appear in one move, and folders that one process at a time may write to."""
+"""Atomic writing of files and folders, reading with errors in one line, and locks on folders."""
 
 import contextlib
 import errno
@@ -9,39 +9,44 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ndstack.errors import BusyError, DatasetError, NdstackError
+from ndstack.errors import BusyError, DatasetError, NdstackError, first_problem
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+M = TypeVar("M", bound="BaseModel")
 
 LOCK = ".lock"
 HALF = ".tmp"
-"""How the names of files end that are being written."""
+"""The suffix of files that are being written."""
 DRAFT = ".ndstack-draft-"
-"""What stands in the names of folders that are being made."""
+"""A part of the names of folders that are being made."""
 _LEFTOVER = re.compile(rf"\..+\.[a-z0-9_]{{8}}{re.escape(HALF)}")
 _OLD_LEFTOVER = re.compile(r"\..+\.(?:json|jsonl|safetensors|svg|png|md|csv|html)\.[a-z0-9_]{8}")
-"""Without the ending, as they were called at first."""
+"""The names that earlier versions used, without a suffix of their own."""
 
 
-def real(path: str | Path) -> Path:
-    """The absolute path without links. Links in a circle are found where it is used, as an `OSError`."""
+def real_path(path: str | Path) -> Path:
+    """Return the absolute path without links; a circle of links causes an `OSError` when the path is used."""
     return Path(os.path.realpath(path))
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a crash, finds the old content or the new, never half of it.
+    """Write a file atomically: a reader, also after a crash, finds the old content or the new, never a part.
 
-    Links are followed. What is not a file, such as /dev/stdout, is written to.
+    Links are followed. If the path is not a regular file, such as /dev/stdout, the content is written to it.
     """
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(content)
-        elif real(path).is_symlink():  # links in a circle lead nowhere
+        elif real_path(path).is_symlink():  # a circle of links
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         else:
-            _replace(real(path), content)
+            _replace(real_path(path), content)
     except OSError as error:
-        error.filename, error.filename2 = str(path), None  # and not the name that it is written under
+        error.filename, error.filename2 = str(path), None  # errors name the path given, not the draft
         raise
 
 
@@ -51,7 +56,7 @@ def _replace(path: Path, content: bytes) -> None:
         try:
             draft.replace(path)
             return
-        except FileNotFoundError:  # who holds the folder has just tidied it up
+        except FileNotFoundError:  # the process that holds the folder has just removed the draft
             if not attempts_left:
                 raise
         except BaseException:
@@ -60,7 +65,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _write_draft(path: Path, content: bytes) -> Path:
-    """The content on the disk, under another name."""
+    """Write the content to a new file beside the path, and return its name."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=HALF)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -75,7 +80,7 @@ def _write_draft(path: Path, content: bytes) -> Path:
 
 
 def is_leftover(path: Path) -> bool:
-    """Whether a file is what `replace` leaves behind if its process is killed."""
+    """Return whether a file was left behind by `replace` in a process that was killed."""
     if _LEFTOVER.fullmatch(path.name):
         return path.is_file() and not path.is_symlink()
     if not _OLD_LEFTOVER.fullmatch(path.name) or path.is_symlink():
@@ -84,35 +89,35 @@ def is_leftover(path: Path) -> bool:
 
 
 def tidy(*folders: Path) -> None:
-    """Remove what killed processes left behind in folders; only for who holds them (`locked`)."""
+    """Remove the files that killed processes left behind; the caller must hold the folders (`locked`)."""
     for folder in folders:
-        with contextlib.suppress(OSError):  # a folder that is not there, or not ours to change
+        with contextlib.suppress(OSError):  # the folder may be missing, or not writable
             for path in [entry for entry in folder.iterdir() if is_leftover(entry)]:
                 path.unlink(missing_ok=True)
 
 
 def _mask() -> int:
-    """The permissions that the user does not give to what is new."""
+    """Return the permissions that the user denies to new files (the umask)."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
 def check_new(folder: Path) -> None:
-    """Raise an error in one line unless a folder can be made there: it is new, or empty."""
+    """Raise an error unless the path is new or an empty folder."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DatasetError(f"{folder} exists and is not an empty folder; choose another or remove it")
 
 
 @contextlib.contextmanager
 def new_folder(folder: Path, what: str) -> Iterator[Path]:
-    """Make a new or empty folder, all of it or nothing: what is yielded, once filled, takes its place.
+    """Make a folder completely or not at all: the draft that is yielded takes its place at the end.
 
     Args:
-        folder: where it will be.
-        what: is made, in the words of an error.
+        folder: the path of the new folder; an empty folder is replaced.
+        what: what the folder is, for errors, such as "the data set".
     """
-    folder = real(folder)
+    folder = real_path(folder)
     check_new(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +132,7 @@ def new_folder(folder: Path, what: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _hold_draft(folder: Path) -> Iterator[Path]:
-    """A hidden folder beside the one to be made; it is locked, so that nobody takes it for a leftover."""
+    """Yield a hidden folder beside the new one, locked so that no other process removes it as a leftover."""
     while True:
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name[:100]}{DRAFT}", dir=folder.parent))
         handle = os.open(draft, os.O_RDONLY)
@@ -157,7 +162,7 @@ def _remove_drafts(folder: Path) -> None:
 
 
 def read_text(path: Path, error: type[NdstackError] = NdstackError) -> str:
-    """The content of a UTF-8 text file; what is wrong with it is raised as the given error, in one line."""
+    """Return the content of a UTF-8 text file; problems are raised as the given error, in one line."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as problem:
@@ -167,7 +172,7 @@ def read_text(path: Path, error: type[NdstackError] = NdstackError) -> str:
 
 
 def read_bytes(path: Path, error: type[NdstackError] = NdstackError) -> bytes:
-    """The same for the content of any file."""
+    """Return the content of a file; problems are raised as the given error, in one line."""
     try:
         return path.read_bytes()
     except OSError as problem:
@@ -175,7 +180,7 @@ def read_bytes(path: Path, error: type[NdstackError] = NdstackError) -> bytes:
 
 
 def read_json(path: Path, error: type[NdstackError] = NdstackError) -> Any:
-    """The same for what a JSON file says."""
+    """Return the value in a JSON file; problems are raised as the given error, in one line."""
     content = read_bytes(path, error)
     try:
         return json.loads(content)
@@ -183,9 +188,31 @@ def read_json(path: Path, error: type[NdstackError] = NdstackError) -> Any:
         raise error(f"{path} is not JSON: {' '.join(str(problem).split())}") from None
 
 
+def read_header(path: Path, model: type[M], what: str, hint: str = "") -> M:
+    """Return the header of a folder, checked.
+
+    Args:
+        path: the JSON file.
+        model: the pydantic class that describes its content.
+        what: what the folder is, for errors, such as "a data set".
+        hint: what to do if there is no such file.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except OSError as problem:
+        hint = hint if not path.exists() else ""
+        raise DatasetError(
+            f"{path.parent} is not {what}: cannot read {path}: {problem.strerror}{hint}"
+        ) from None
+    except ValidationError as problem:
+        raise DatasetError(f"{path} is not {what}'s header: {first_problem(problem)}") from None
+
+
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; it is let go when the process ends, however it ends."""
+    """Hold a folder for this process; the operating system releases it when the process ends in any way."""
     path = folder / LOCK
     with path.open("a+") as file:
         if not _try_lock(file.fileno()):

@@ -1,10 +1,10 @@
-"""Pictures: one look for all of them, colours that colour-blind readers can tell apart, SVG and PNG."""
+"""Figures: one style for all, colours that colour-blind readers can distinguish, SVG, PNG and PDF."""
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ndstack import files
 from ndstack.errors import NdstackError
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
-"""After Okabe and Ito."""
+"""The palette of Okabe and Ito, and brown."""
 DASHES = ("-", "--", "-.", ":")
 FORMATS = (".svg", ".png", ".pdf")
 
@@ -33,13 +33,13 @@ _STYLE: Any = {
 
 
 def new_axes(width: float = 6.4, height: float = 4.0) -> tuple[Figure, Axes]:
-    """An empty figure of this size, in inches, in the look of this package, and its axes."""
+    """Return an empty figure of this size, in inches, in the style of this package, and its axes."""
     figure, grid = new_grid(1, 1, width, height)
     return figure, grid[0][0]
 
 
 def new_grid(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[list[Axes]]]:
-    """The same with several axes in rows."""
+    """Return an empty figure of this size, in inches, and its axes in rows."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -48,16 +48,21 @@ def new_grid(rows: int, columns: int, width: float, height: float) -> tuple[Figu
         return figure, figure.subplots(rows, columns, squeeze=False).tolist()
 
 
-def line_style(index: int) -> dict[str, Any]:
-    """Colour and dashes of the line with this number; no two of the first 32 are the same."""
-    return {
-        "color": COLORS[index % len(COLORS)],
-        "linestyle": DASHES[index // len(COLORS) % len(DASHES)],
-    }
+class LineStyle(TypedDict):
+    """The keyword arguments of matplotlib for the look of a line."""
+
+    color: str
+    linestyle: str
+
+
+def line_style(index: int) -> LineStyle:
+    """Return the colour and dashes of the line with this number; the first 32 lines all look different."""
+    dashes = DASHES[index // len(COLORS) % len(DASHES)]
+    return {"color": COLORS[index % len(COLORS)], "linestyle": dashes}
 
 
 def render(figure: Figure, kind: str = "svg") -> bytes:
-    """A figure as the content of a file; the same figure gives the same bytes."""
+    """Return the content of a file with the figure; the same figure always gives the same bytes."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()
@@ -68,13 +73,13 @@ def render(figure: Figure, kind: str = "svg") -> bytes:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure; the suffix decides the format."""
+    """Write a figure to a file in the format of its suffix."""
     check_format(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     files.replace(path, render(figure, path.suffix.lower()[1:]))
 
 
 def check_format(path: Path) -> None:
-    """Raise an error in one line unless a picture can be written to a file of this name."""
+    """Raise an error unless the suffix of the path is that of a picture."""
     if path.suffix.lower() not in FORMATS:
         raise NdstackError(f"{path} cannot be drawn, expected a name that ends in {', '.join(FORMATS)}")

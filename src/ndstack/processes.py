@@ -1,4 +1,4 @@
-"""Processes that end with the one that started them, and how many of them a machine has room for.
+"""Processes that end together with their parent, and the number of processes that fit on a machine.
 
 A process that starts others puts its own identifier into their environment (`tied_children`). They read it
 when they import ndstack, before anything that takes long, and call `follow_parent`: on Linux the operating
@@ -21,24 +21,24 @@ from pathlib import Path
 from ndstack.errors import NdstackError
 
 LAUNCHER = "NDSTACK_LAUNCHER"
-"""The environment variable that names the process to follow."""
+"""The environment variable with the identifier of the process to follow."""
 LOOK = 0.5
-"""Seconds between looks at whether the parent is still there."""
+"""The number of seconds between checks whether the parent still runs."""
 _PR_SET_PDEATHSIG = 1
 
 COMPILING = 300 << 20
-"""Bytes that a process needs besides its modules: for compiling kernels, for data and for results. Measured:
-50 MB with compiled kernels in the cache, 275 MB without."""
+"""The bytes that a process needs besides its modules, for compiling kernels, for data and for results. The
+measured values are 50 MB with compiled kernels in the cache, and 275 MB without."""
 COPIES = 6
-"""How often parameters are in memory: themselves, gradients, two moments of Adam, two for a checkpoint."""
+"""The copies of parameters in memory: parameters, gradients, two moments of Adam, two for a checkpoint."""
 GIGABYTE = 1 << 30
 MOST_THREADS = 256
-"""Of one process, unless it has more than a quarter as many cores; libgomp ends the process at thousands."""
+"""The largest number of threads of a process with up to 64 cores; libgomp ends a process with thousands."""
 
 
 @contextlib.contextmanager
 def tied_children() -> Iterator[None]:
-    """Processes that are started inside will end with this one."""
+    """Make the processes that are started inside this context end with this process."""
     before = os.environ.get(LAUNCHER)
     os.environ[LAUNCHER] = str(os.getpid())
     try:
@@ -51,22 +51,23 @@ def tied_children() -> Iterator[None]:
 
 
 def follow_parent() -> None:
-    """End with the process that the environment names, if that is our parent; called on `import ndstack`."""
+    """End this process with its parent if the environment names it; called by `import ndstack`."""
     launcher = os.environ.pop(LAUNCHER, "")
     if not launcher.isdecimal() or os.name != "posix":
         return
     parent = int(launcher)
     if os.getppid() != parent:
-        if sys.orig_argv[-1] == "--multiprocessing-fork":  # it was our parent, and has ended already
+        if sys.orig_argv[-1] == "--multiprocessing-fork":  # the parent has already ended
             os._exit(1)
         return
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until something can be saved, end without a traceback
+    # Until there is something to save, an interrupted process should end without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     die_with_parent()
     threading.Thread(target=_watch, args=(parent,), name="ndstack-parent", daemon=True).start()
 
 
 def die_with_parent() -> None:
-    """Ask the operating system to end this process with its parent; only Linux can."""
+    """Ask the operating system to end this process with its parent, which only Linux can do."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -79,23 +80,23 @@ def _watch(parent: int) -> None:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_room(count: int, option: str, parameters: int = 0) -> None:
-    """Refuse processes that the memory has no room for; warn on standard error of more than there are cores.
+    """Refuse more processes than fit into memory, and warn on standard error if there are more than cores.
 
     Args:
-        count: how many processes are asked for.
-        option: what asks for them, such as "--workers".
-        parameters: bytes of the parameters that each of them trains.
+        count: the requested number of processes.
+        option: the option that requests them, such as "--workers".
+        parameters: the bytes of the parameters that each process trains.
     """
     have, each, use = free_memory(), _need(parameters), process_capacity(parameters)
     if have is not None and count > max(1, have // each):
         need, free = f"{count * each / GIGABYTE:,.1f}", f"{have / GIGABYTE:,.1f}"
         raise NdstackError(
-            f"{option} {count} given: so many processes need about {need} GB of memory "
+            f"{option} {count} given: {count} processes need about {need} GB of memory "
             f"({each / GIGABYTE:.1f} GB each), and {free} GB are free; use {option} {use}"
         )
     if count > cores():
@@ -106,22 +107,22 @@ def check_room(count: int, option: str, parameters: int = 0) -> None:
 
 
 def process_capacity(parameters: int = 0) -> int:
-    """How many processes are worth starting here: one a core, and no more than the memory has room for."""
+    """Return how many processes are worth starting: one per core, as far as the memory is sufficient."""
     have = free_memory()
     return cores() if have is None else max(1, min(cores(), have // _need(parameters)))
 
 
 def _need(parameters: int) -> int:
-    """Bytes that one more process like this one takes."""
+    """Return how many bytes one more process like this one takes."""
     return own_memory() + COMPILING + COPIES * parameters
 
 
 def check_threads(count: int, processes: int = 1) -> None:
-    """Refuse more threads than can be started; warn on standard error of more than there are cores.
+    """Refuse more threads than can be started, and warn on standard error if there are more than cores.
 
     Args:
-        count: threads of each process.
-        processes: how many processes there are.
+        count: the number of threads of each process.
+        processes: the number of processes.
     """
     use = max(1, cores() // processes)
     if count > max(MOST_THREADS, 4 * cores()):
@@ -138,7 +139,7 @@ def _warn(message: str) -> None:
 
 
 def own_memory() -> int:
-    """Bytes that this process has for itself alone, without what it shares with others."""
+    """Return how many bytes of memory this process does not share with others."""
     found = _field(Path("/proc/self/status"), r"^RssAnon:\s+(\d+) kB")
     if found is not None:
         return found << 10
@@ -149,10 +150,10 @@ def own_memory() -> int:
 
 
 def free_memory() -> int | None:
-    """Bytes that new processes may take: of the machine and of the container; None if nobody can tell."""
+    """Return how many bytes the machine and its containers have free for new processes; None if unknown."""
     free = _field(Path("/proc/meminfo"), r"^MemAvailable:\s+(\d+) kB")
     if free is None:
-        try:  # macOS does not say what is free
+        try:  # macOS does not report free memory, so all of it counts
             return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         except (ValueError, OSError, AttributeError):
             return None
@@ -160,7 +161,7 @@ def free_memory() -> int | None:
 
 
 def _free_in_containers() -> Iterator[int]:
-    """What the control groups of this process leave."""
+    """Yield the free bytes of each control group of this process."""
     root = Path("/sys/fs/cgroup")
     for line in _read(Path("/proc/self/cgroup")).splitlines():
         _, controllers, place = line.split(":", 2)

@@ -1,10 +1,11 @@
-"""Semirings as values: the same dynamic programme decides, counts, sums or maximises.
+"""Semirings as values: with them, the same dynamic programme decides, counts, sums or maximises.
 
-`lift(weight, label)` turns the weight of one rule or transition into an element; `times` is applied in
-the order in which rules or transitions are used, so an element may remember them (see `VITERBI`).
+`lift(weight, label)` turns the weight of one rule or transition into an element. `times` is applied in the
+order in which rules or transitions are used, so that an element can record them (see `VITERBI`).
 """
 
 import math
+import operator
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import reduce
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Semiring(Generic[T]):
-    """Two operations with their neutral elements, and how weights enter."""
+    """Two operations with their neutral elements, and a function that turns weights into elements."""
 
     name: str
     zero: T
@@ -27,11 +28,11 @@ class Semiring(Generic[T]):
     lift: Callable[[float, Hashable], T]
 
     def sum(self, values: Iterable[T]) -> T:
-        """All values added up; `zero` if there are none."""
+        """Return the sum of the values; `zero` if there are none."""
         return reduce(self.plus, values, self.zero)
 
     def product(self, values: Iterable[T]) -> T:
-        """All values multiplied in the order given; `one` if there are none."""
+        """Return the product of the values in the order given; `one` if there are none."""
         return reduce(self.times, values, self.one)
 
     def __repr__(self) -> str:
@@ -40,13 +41,13 @@ class Semiring(Generic[T]):
 
 @dataclass(frozen=True)
 class Best:
-    """An element of the Viterbi semiring: a log weight and the labels that have it."""
+    """An element of the Viterbi semiring: a log weight, and the labels of the sequence that has it."""
 
     log_weight: float
     _history: object = field(default=(), compare=False, repr=False)  # (), (label,) or two histories
 
     def labels(self) -> tuple[Hashable, ...]:
-        """The labels of the best sequence, first to last."""
+        """Return the labels of the best sequence, first to last."""
         found: list[Hashable] = []
         open_: list[object] = [self._history]
         while open_:
@@ -59,7 +60,8 @@ class Best:
         return tuple(found)
 
 
-def _log(weight: float) -> float:
+def log_or_minus_infinity(weight: float) -> float:
+    """Return the log of a weight; -inf for a weight of 0."""
     return math.log(weight) if weight > 0 else -math.inf
 
 
@@ -80,24 +82,17 @@ def _best_join(a: Best, b: Best) -> Best:
 
 
 BOOLEAN: Semiring[bool] = Semiring(
-    "boolean",
-    False,
-    True,
-    lambda a, b: a or b,
-    lambda a, b: a and b,
-    lambda weight, _: weight > 0,
+    "boolean", False, True, operator.or_, operator.and_, lambda weight, _: weight > 0
 )
-"""Whether there is a run: `True` and `False`."""
+"""Whether there is a run."""
 COUNTING: Semiring[int] = Semiring(
-    "counting", 0, 1, lambda a, b: a + b, lambda a, b: a * b, lambda weight, _: int(weight > 0)
+    "counting", 0, 1, operator.add, operator.mul, lambda weight, _: int(weight > 0)
 )
-"""How many runs there are, exactly."""
-REAL: Semiring[float] = Semiring(
-    "real", 0.0, 1.0, lambda a, b: a + b, lambda a, b: a * b, lambda weight, _: weight
-)
+"""The exact number of runs."""
+REAL: Semiring[float] = Semiring("real", 0.0, 1.0, operator.add, operator.mul, lambda weight, _: weight)
 """The sum of the weights."""
 LOG: Semiring[float] = Semiring(
-    "log", -math.inf, 0.0, _log_add, lambda a, b: a + b, lambda weight, _: _log(weight)
+    "log", -math.inf, 0.0, _log_add, operator.add, lambda weight, _: log_or_minus_infinity(weight)
 )
 """The log of the sum of the weights."""
 VITERBI: Semiring[Best] = Semiring(
@@ -106,6 +101,6 @@ VITERBI: Semiring[Best] = Semiring(
     Best(0.0),
     _best_of,
     _best_join,
-    lambda weight, label: Best(_log(weight), (label,)),
+    lambda weight, label: Best(log_or_minus_infinity(weight), (label,)),
 )
-"""The greatest weight, and what has it: see `Best`."""
+"""The greatest weight, and the sequence that has it (see `Best`)."""

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from ndstack.nn import models as networks
+from ndstack import languages
+from ndstack.functional import nondeterministic
+from ndstack.nn import models as models_by_name
 from ndstack.ops.runtime import compile_messages, numba_internals
 from ndstack.progress import progress_bar
+from ndstack.stacks import Nondeterministic, Stack
 
 MODELS = ("lstm", "strat-3", "sup-3", "ns-2-3", "rns-2-3", "vrns-2-3-3", "tf+sup-4", "tf+vrns-2-3-2")
 """One of each kind: other sizes share their kernels."""
 
-_SECONDS = {"forward": 40, "backward": 60, "steps": 25}
+_SECONDS = {"forward": 40, "backward": 60, "steps": 25, "alone": 60}
 """About what each part takes with a nondeterministic stack on a laptop, for the estimate."""
 
 
@@ -52,7 +56,7 @@ def warm_up(models: Sequence[str] | None = None) -> Warmed:
         models: names of models; one of each kind if there are none.
     """
     names = tuple(models or MODELS)
-    parts = [part for name in names for part in _parts(name)]
+    parts = [(2, _sample), *(part for name in names for part in _parts(name))]
     before, began = len(_compiled()), time.monotonic()
     logger = logging.getLogger("ndstack")
     level = logger.level
@@ -70,10 +74,12 @@ def warm_up(models: Sequence[str] | None = None) -> Warmed:
 
 def _parts(name: str) -> Iterator[tuple[int, Callable[[], object]]]:
     """Expected seconds and work, for each use of a model."""
-    kind = networks.parse(name).stack
-    slow = kind not in ("", "strat", "sup", "sup-h")
+    parsed = models_by_name.parse(name)
+    kind, slow = parsed.stack, parsed.nondeterministic
     for dtype in (torch.float32, torch.float64) if slow else (torch.float32,):
-        model = networks.build(name, ("a", "b"), num_layers=1 if name.startswith("tf") else None).to(dtype)
+        model = models_by_name.build(name, ("a", "b"), num_layers=1 if name.startswith("tf") else None).to(
+            dtype
+        )
         symbols = torch.zeros(2, 3, dtype=torch.long)
         losses: list[torch.Tensor] = []
 
@@ -91,8 +97,39 @@ def _parts(name: str) -> Iterator[tuple[int, Callable[[], object]]]:
                 total = total + logits.sum()
             total.backward()
 
-        for run in (forward, backward, steps):
+        def alone(model: Any = model) -> None:
+            for part in model.modules():
+                if isinstance(part, Stack):
+                    _use(part, model.dtype)
+
+        for run in (forward, backward, steps, alone):
             yield (_SECONDS[run.__name__] if slow else 5) if kind else 1, run
+
+
+def _use(stack: Stack[Any], dtype: torch.dtype) -> None:
+    """Whole sequences, single steps and steps from hidden states, as controllers of other kinds take them."""
+    sizes = (stack.action_size, stack.push_size, stack.control_size)
+    actions, pushed, weight = (torch.zeros(2, 3, size, dtype=dtype, requires_grad=True) for size in sizes)
+    readings, _ = stack.scan(actions, pushed if stack.push_size else None)
+    state = stack.start(2, dtype=dtype)
+    for t in range(2):
+        state = stack.step(state, actions[:, t], pushed[:, t] if stack.push_size else None)
+    driven = stack.start(2, dtype=dtype)
+    for _ in range(2):
+        driven = stack.drive(driven, readings.new_zeros(2, 3), weight[0].t(), weight[0, 0])
+    (readings.sum() + state.reading.sum() + driven.reading.sum()).backward()
+    if isinstance(stack, Nondeterministic):
+        shape = (2, 3, stack.states, stack.symbols, stack.states)
+        pop = torch.zeros(shape, dtype=dtype, requires_grad=True)
+        push = pop[..., None].expand(*shape, stack.symbols)
+        shown = nondeterministic(push, push, pop, vectors=pushed if stack.push_size else None)
+        assert isinstance(shown, torch.Tensor)
+        torch.autograd.backward(shown.sum())
+
+
+def _sample() -> None:
+    """What grammars are sampled with."""
+    languages.get("dyck").sample(4, random.Random(0))
 
 
 def _compiled() -> list[tuple[str, float]]:

@@ -15,7 +15,9 @@ def random_weights(seed, n=4, states=2, symbols=2, window=None, bottom_fix=True,
     rng = np.random.default_rng(seed)
     shapes = [(n, states, symbols, states, symbols)] * 2 + [(n, states, symbols, states)]
     arrays = [np.where(rng.random(s) < zeros, -math.inf, scale * rng.normal(size=s)) for s in shapes]
-    return TransitionWeights(*arrays, Names.numbered("abcdefgh"[:n], states, symbols), window, bottom_fix)
+    push, replace, pop = arrays
+    names = Names.numbered("abcdefgh"[:n], states, symbols)
+    return TransitionWeights(push, replace, pop, names, window, bottom_fix)
 
 
 def every_run(weights):

@@ -36,6 +36,7 @@ class Browser:
     """One page in a browser of its own; all errors that it logs are kept."""
 
     def __init__(self, path, folder):
+        self.folder = folder
         to_browser, self._out = map(_high, os.pipe())
         self._in, from_browser = map(_high, os.pipe())
         flags = "--headless --no-sandbox --disable-gpu --no-first-run --remote-debugging-pipe"

@@ -19,7 +19,7 @@ from ndstack.analysis.explorer.app import allowed_hosts, make_app
 from ndstack.analysis.explorer.catalogue import Catalogue, longest
 from ndstack.analysis.explorer.requests import RequestQueue, SupersededError, TooManyError
 from ndstack.analysis.explorer.stack_flows import flows
-from ndstack.analysis.source import EXAMPLES, open_source
+from ndstack.analysis.source import EXAMPLES, Source, open_source
 from ndstack.cli.explore import explore
 from ndstack.errors import NdstackError
 from ndstack.nn import models
@@ -227,7 +227,7 @@ def test_only_this_machine_is_answered(folder):
         assert client.get("/api/models", headers={"Host": host}).status_code == status
     assert allowed_hosts("box")[-1] == "box"
     assert allowed_hosts("0.0.0.0") == allowed_hosts("::") == ["*"]
-    assert "other pages" in error(client.get("/api/models", headers={"Origin": "http://evil.example"}), 403)
+    assert "other sites" in error(client.get("/api/models", headers={"Origin": "http://evil.example"}), 403)
     assert client.get("/api/models", headers={"Origin": LOCAL}).status_code == 200
     plain = client.post(
         "/api/look", content='{"model": "dyck", "text": ""}', headers={"Content-Type": "text/plain"}
@@ -283,7 +283,7 @@ def test_a_slow_request_blocks_no_other_and_ends_when_superseded_or_stopped(monk
                 check()
         return {"text": source.join(word)}
 
-    monkeypatch.setattr(explorer_catalogue.Source, "trace", lambda self, word: None)
+    monkeypatch.setattr(Source, "trace", lambda self, word: None)
     monkeypatch.setattr(explorer_catalogue, "answer", answer)
 
     def ask(text, page):
@@ -321,7 +321,7 @@ def test_too_many_requests_are_refused_and_those_that_wait_are_dropped_when_supe
             waiting.result(60)
         alone = pool.submit(wait, queue.register(None))
         queue.close()
-        with pytest.raises(SupersededError, match="about to end"):
+        with pytest.raises(SupersededError, match="shutting down"):
             alone.result(60)
     queue = RequestQueue()
     with queue.working(queue.register("d")):

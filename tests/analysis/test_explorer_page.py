@@ -66,7 +66,6 @@ def browser(tmp_path_factory):
         pytest.skip(problem)
     folder = tmp_path_factory.mktemp("browser")
     one = Browser(path, folder)
-    one.folder = folder
     yield one
     one.close()
 

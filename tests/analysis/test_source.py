@@ -118,12 +118,15 @@ def test_draw_pca_of_sampled_strings(folder, tmp_path):
             "0 strings given, expected one: ndstack draw dyck STRING --what wfa",
         ),
         (["draw", "dyck", "()", "--out", "x.gif"], "x.gif cannot be drawn"),
-        (["draw", "dyck", "()", "--what", "tree", "--best", "9"], "run 9 asked for, but there are 1"),
-        (["draw", "dyck", "()", "--what", "evolution"], "dyck is not a run; evolution needs one"),
+        (
+            ["draw", "dyck", "()", "--what", "tree", "--best", "9"],
+            "--best 9 given, but there are only 1 runs",
+        ),
+        (["draw", "dyck", "()", "--what", "evolution"], "dyck is not a run; evolution needs a run"),
         (["draw", "dyck", "--what", "pca"], "nothing to read; expected strings or --samples"),
         (
             ["draw", "three-counts", "--what", "pca", "--samples", "2"],
-            "the language of three-counts is not known",
+            "the language of three-counts is unknown",
         ),
         (["draw", ".", "()"], ". is neither a run (config.json) nor a saved model (model.json)"),
         (

@@ -14,7 +14,7 @@ from ndstack.automata.merging import merge_types
 from ndstack.errors import AutomatonError
 from ndstack.grammars import CFG, PCFG, Rule, WeightedCFG, proper, two_greibach
 from ndstack.grammars.greibach import quadratic_greibach
-from ndstack.languages import get
+from ndstack.languages import ContextFreeLanguage, get
 from tests.oracles import all_words, language_of_grammar, language_of_pda, weights_of_grammar
 from tests.strategies import ALPHABET, general_pdas, grammars_with_small_automata, pcfgs, restricted_wpdas
 
@@ -101,7 +101,9 @@ def test_start_and_bottom_keep_their_names():
     [("dyck", 2, 3), ("marked-reversal", 2, 3), ("unmarked-reversal", 2, 3), ("padded-reversal", 4, 3)],
 )
 def test_counts_stay_small(name, states, symbols):
-    grammar = get(name).grammar
+    language = get(name)
+    assert isinstance(language, ContextFreeLanguage)
+    grammar = language.grammar
     plain = CFG(tuple(Rule(r.left, r.right) for r in grammar.rules), grammar.start)
     pda = compact(plain)
     assert (len(pda.states), len(pda.stack_alphabet)) == (states, symbols)

@@ -61,7 +61,8 @@ def test_every_semiring_equals_the_enumeration_of_runs(pda):
         else:
             assert log == pytest.approx(math.log(math.fsum(found)), abs=1e-11)
             assert best.log_weight == pytest.approx(math.log(max(found)), abs=1e-11)
-            assert math.prod(t.weight for t in best.labels()) == close(max(found))
+            moves: list[Transition] = best.labels()
+            assert math.prod(move.weight for move in moves) == close(max(found))
 
 
 @given(restricted_wpdas())

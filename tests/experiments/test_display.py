@@ -12,9 +12,9 @@ from ndstack.experiments.display import JSONLines, LiveTable, choose_watcher
 
 def shown(watcher):
     """The table as text."""
-    console = Console(file=io.StringIO(), width=150)
-    console.print(watcher.live.renderable)
-    return console.file.getvalue()
+    written = io.StringIO()
+    Console(file=written, width=150).print(watcher.live.renderable)
+    return written.getvalue()
 
 
 @pytest.fixture

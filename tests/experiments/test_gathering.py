@@ -10,14 +10,14 @@ from typer.testing import CliRunner
 
 from ndstack.cli import app
 from ndstack.errors import NdstackError
-from ndstack.experiments import SweepFolder, expand, make_report
-from ndstack.experiments.figures import draw
+from ndstack.experiments import SweepFolder, expand, gathering, make_report
+from ndstack.experiments.figures import draw_figure
 from ndstack.experiments.gathering import gather, read_folder, read_run
 from ndstack.experiments.identity import record_id
-from ndstack.experiments.inside import measure_onsets, measure_pattern, measure_purity
 from ndstack.experiments.matching import runs_of
 from ndstack.experiments.records import CURVES, RUNS, Tables
 from ndstack.experiments.registry import all_experiments, find
+from ndstack.experiments.stack_views import measure_onsets, measure_pattern, measure_purity
 from ndstack.training import Run, RunConfig
 from ndstack.training.machine import commit
 
@@ -76,6 +76,33 @@ def test_gathering_again_changes_nothing_and_more_epochs_update_a_run(tmp_path):
     assert (old.id, old.ended, new.ended, new.epochs) == (new.id, "interrupted", "epoch limit", 4)
     assert len(gather([run.folder], tmp_path / "tables").same) == 1  # what is known better stays
     assert Tables.read(tmp_path / "tables").runs == {new.id: new}
+
+
+def test_what_is_known_of_a_stack_is_not_measured_again(tmp_path, monkeypatch):
+    run = made(tmp_path / "run", [0.9, 0.1], training={"max_epochs": 2})
+    calls = []
+    monkeypatch.setattr(gathering, "possible_views", lambda run: ["evolution"])
+    monkeypatch.setattr(gathering, "views_of", lambda run: calls.append(run) or {"evolution": {}})
+    monkeypatch.setattr(gathering, "summarize", lambda views: {"onset_spread": 1.0})
+    assert len(gather([run.folder], tmp_path / "tables").added) == 1
+    before = (tmp_path / "tables" / RUNS).stat().st_mtime_ns
+    assert len(gather([run.folder], tmp_path / "tables").same) == 1
+    assert len(calls) == 1
+    assert (tmp_path / "tables" / RUNS).stat().st_mtime_ns == before
+    monkeypatch.setattr(gathering, "possible_views", lambda run: [])  # the same run without snapshots
+    assert len(gather([run.folder], tmp_path / "tables").same) == 1
+    (record,) = Tables.read(tmp_path / "tables").runs.values()
+    assert record.stack_measures == {"onset_spread": 1.0}
+
+
+def test_processor_time_is_kept_if_all_epochs_have_it(tmp_path):
+    run = made(tmp_path / "run", [0.9, 0.1], training={"max_epochs": 2})
+    record, curve = read_run(run)
+    assert (record.processor_seconds, curve[0].processor_seconds) == (None, None)
+    for epoch in (1, 2):
+        run.add_time(epoch, 0.0, 1.5)
+    record, curve = read_run(run)
+    assert (record.seconds, record.processor_seconds, curve[0].processor_seconds) == (4.0, 3.0, 1.5)
 
 
 def test_a_run_that_started_from_another_has_its_epochs_as_a_stage(tmp_path):
@@ -241,9 +268,9 @@ def test_figures_of_what_stacks_do_are_drawn_from_kept_views(tmp_path):
         tables = tables.with_run(record, curve, own)
     tables.write(tmp_path)
     tables = Tables.read(tmp_path)
-    assert {one.inside.get("purity") for one in tables.runs.values()} == {None, 1.0}
+    assert {one.stack_measures.get("purity") for one in tables.runs.values()} == {None, 1.0}
     for label, marks in (("figure-6.2", "images"), ("figure-9.4", "collections"), ("figure-9.5", "images")):
         experiment = find(label)
         (output,) = (one for one in experiment.outputs if one.label == label)
-        figure = draw(output, experiment, runs_of(tables, experiment))
+        figure = draw_figure(output, experiment, runs_of(tables, experiment))
         assert getattr(figure.axes[0], marks), label

@@ -9,7 +9,7 @@ from tests.training.test_commands import run
 
 from ndstack.errors import NdstackError
 from ndstack.experiments import Inline, SweepFolder, expand, make_report, run_sweep
-from ndstack.experiments.report import measures_of
+from ndstack.experiments.sweep import measures_of
 from ndstack.files import is_leftover
 from ndstack.training import Run, train
 from ndstack.training.run import BEST, CONFIG, METRICS, is_run

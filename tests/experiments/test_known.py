@@ -19,10 +19,10 @@ from ndstack.experiments import (
     make_report,
     run_sweep,
 )
+from ndstack.experiments.experiment import Extend
 from ndstack.experiments.identity import describe_stages, match_key
 from ndstack.experiments.known import KnownRuns
-from ndstack.experiments.spec import Extend
-from ndstack.training.config import merge
+from ndstack.settings.reading import merge
 
 RESULTS = Path(__file__).parents[2] / "results"
 CORPUS = {"corpus": {"folder": "/here/ptb", "sha256": {"train": "1"}}}

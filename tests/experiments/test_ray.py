@@ -11,10 +11,10 @@ import pytest
 
 from ndstack.errors import NdstackError
 from ndstack.experiments import Inline, SweepFolder, expand, run_sweep
-from ndstack.experiments.engines.parcels import Sender, pack, unpack
 from ndstack.experiments.engines.ray import OWN, Ray
-from ndstack.experiments.engines.remote import work_remotely
-from ndstack.experiments.work import Job, Outcome
+from ndstack.experiments.engines.ray_task import run_remote_job
+from ndstack.experiments.engines.transfer import ChangedFiles, read_files, write_files
+from ndstack.experiments.jobs import Job, JobOutcome
 
 pytest.importorskip("ray")
 
@@ -65,40 +65,40 @@ def test_two_nodes_share_a_sweep_and_one_is_killed(small, tmp_path):
 
 def test_parcels_carry_what_is_new_and_nothing_else(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
-    unpack(here, {"config.json": b"{}", "last/state.safetensors": b"1", "best.safetensors": b"2"})
-    sender = Sender(here, {})
-    first = sender.pack()
+    write_files(here, {"config.json": b"{}", "last/state.safetensors": b"1", "best.safetensors": b"2"})
+    sender = ChangedFiles(here, {})
+    first = sender.read()
     assert next(iter(first)) == "last/state.safetensors"
-    unpack(there, first)
-    assert pack(there) == pack(here)
-    assert sender.pack() == {}
-    unpack(here, {"last/state.safetensors": b"3"})
+    write_files(there, first)
+    assert read_files(there) == read_files(here)
+    assert sender.read() == {}
+    write_files(here, {"last/state.safetensors": b"3"})
     (here / ".lock").write_bytes(b"")
-    assert sender.pack() == {"last/state.safetensors": b"3"}
+    assert sender.read() == {"last/state.safetensors": b"3"}
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/x", "last/../../x", ".lock", "deep/er/x"])
 def test_parcels_write_nowhere_else(name, tmp_path):
     with pytest.raises(NdstackError, match="expected one of a run folder"):
-        unpack(tmp_path / "trial", {name: b""})
+        write_files(tmp_path / "trial", {name: b""})
     assert not (tmp_path / "x").exists()
 
 
 def test_a_trial_elsewhere_sends_its_folder_piece_by_piece(small, tmp_path):
     trial = expand(small)[0]
     job = Job(id=trial.id, folder="/nowhere", config=trial.config, measure=("test",))
-    parcels = list(work_remotely(job.model_dump_json().encode(), {}, every=0))
-    assert [outcome for _, outcome in parcels[:-1]] == [b""] * (len(parcels) - 1)
-    assert Outcome.model_validate_json(parcels[-1][1]) == Outcome(id=trial.id, state="done")
-    for parcel, _ in parcels:
-        unpack(tmp_path / trial.id, parcel)
+    files = list(run_remote_job(job.model_dump_json().encode(), {}, every=0))
+    assert [outcome for _, outcome in files[:-1]] == [b""] * (len(files) - 1)
+    assert JobOutcome.model_validate_json(files[-1][1]) == JobOutcome(id=trial.id, state="done")
+    for contents, _ in files:
+        write_files(tmp_path / trial.id, contents)
     whole = SweepFolder(tmp_path / "whole")
     whole.begin(small, "paper", None)
     run_sweep(whole, [trial], Inline(), measures=("test",))
     for name in ("metrics.jsonl", "best.safetensors", "test.json"):
         assert (tmp_path / trial.id / name).read_bytes() == (whole.trial(trial) / name).read_bytes()
-    done = pack(tmp_path / trial.id)
-    assert list(work_remotely(job.model_dump_json().encode(), done, every=0))[1:] == [({}, parcels[-1][1])]
+    done = read_files(tmp_path / trial.id)
+    assert list(run_remote_job(job.model_dump_json().encode(), done, every=0))[1:] == [({}, files[-1][1])]
 
 
 def test_an_address_without_a_cluster_is_an_error_in_one_line():

@@ -8,7 +8,7 @@ import pytest
 
 from ndstack.errors import NdstackError
 from ndstack.experiments import Experiment, all_experiments, choose, expand, find
-from ndstack.experiments.spec import PAPER
+from ndstack.experiments.experiment import PAPER
 
 # Worked out from sections 5.7, 6.2, 6.3, 6.4, 7.3, 8.4, 9.3, 9.4 and 10.3.
 PAPER_TRIALS = {

@@ -16,10 +16,13 @@ from ndstack.analysis.figures import Evolution
 from ndstack.cli import app
 from ndstack.errors import NdstackError
 from ndstack.experiments import Experiment, Inline, SweepFolder, estimate, expand, make_report, run_sweep
-from ndstack.experiments.inside import correct_shares, draw_evolution, draw_heatmaps, draw_readings, pattern
-from ndstack.experiments.page import Part, inline, page
+from ndstack.experiments.experiment import Rules
+from ndstack.experiments.figures.stack_views_6_2_9_4_9_5 import draw_evolution, draw_heatmaps, draw_readings
+from ndstack.experiments.groups import Spent
+from ndstack.experiments.report_page import Section, inline, render_page
 from ndstack.experiments.results import finished, mean_by_length, mean_curve, select
-from ndstack.experiments.tables import Sheet
+from ndstack.experiments.sheets import Sheet
+from ndstack.experiments.stack_views import correct_shares, pattern
 from ndstack.nn.storage.files import pack_tensors
 from ndstack.training import Run
 
@@ -77,13 +80,36 @@ def test_after_a_run_has_converged_its_last_value_counts(small, tmp_path):
 
 def test_what_is_left_is_estimated_from_what_was_measured(small, tmp_path):
     folder, trials = invented(small, tmp_path, CURVES)
-    paces = estimate.measure(folder, trials)
+    paces = estimate.measure_paces(folder, trials)
     assert paces == {("lstm", "marked-reversal"): estimate.Pace(2.0, 9 / 4)}
     settings = small.settings | {"training": {"max_epochs": 100}}
     longer = expand(small.model_copy(update={"settings": settings}))[0]
-    assert estimate.expect(paces, longer) == pytest.approx(2.0 * 9 / 4)
-    assert estimate.expect(paces, longer, all_epochs=True) == 200
+    assert estimate.expect(paces, longer) == (2, pytest.approx(2.0 * 9 / 4))
+    assert estimate.expect(paces, longer, all_epochs=True) == (100, 200)
     assert estimate.expect({}, longer) is None
+
+
+def test_rules_that_leave_trials_out_shorten_the_estimate():
+    trials = [(10, 100.0)] * 4
+    none = estimate.expect_group(Rules(), Spent(), trials)
+    assert none == 400.0
+    until = Rules.model_validate({"until": {"difference": 0.05}})
+    assert estimate.expect_group(until, Spent(), trials) == 100 + 50 + 25 + 12.5
+    failed = Spent(complete=2, scores=[0.3, 0.4])
+    assert estimate.expect_group(until, failed, trials[:2]) == 100 + 75
+    assert estimate.expect_group(until, Spent(complete=1, scores=[0.01]), trials) == 0.0
+    budget = Rules.model_validate({"budget": {"epochs": 25}})
+    assert estimate.expect_group(budget, Spent(), trials) == 300.0
+    assert estimate.expect_group(budget, Spent(epochs=15), trials) == 100.0
+    seconds = Rules.model_validate({"budget": {"seconds": 150}})
+    assert estimate.expect_group(seconds, Spent(seconds=60), trials) == 100.0
+
+
+def test_what_full_scale_would_take_is_estimated_if_enough_was_measured(small, tmp_path):
+    folder, trials = invented(small, tmp_path, CURVES)
+    longer = expand(
+        small.model_copy(update={"settings": small.settings | {"training": {"max_epochs": 100}}})
+    )[0]
     found = estimate.full_scale(folder, trials, trials[:1] * 10, {"LSTM": 20.0})
     assert found == estimate.FullScale(40.0, 40.0, 1, 400.0)  # 2 epochs are allowed
     assert estimate.full_scale(folder, trials, trials, {}).elsewhere is None
@@ -148,7 +174,7 @@ def test_tables_as_markdown_and_csv():
 
 def test_a_page_escapes_text_and_keeps_the_ids_of_drawings_apart():
     svg = '<?xml?>\n<svg a="1"><path id="p"/><use xlink:href="#p" clip-path="url(#p)"/></svg>'
-    shown = page("<t>", "a & b", [Part("x <y>", svg=svg), Part("z", svg=svg)])
+    shown = render_page("<t>", "a & b", [Section("x <y>", svg=svg), Section("z", svg=svg)])
     assert "<t>" not in shown.replace("<title>", "")
     assert "x &lt;y&gt;" in shown
     ids = re.findall(r' id="([^"]+)"', shown)

@@ -22,11 +22,11 @@ from ndstack.experiments import (
     run_campaign,
     run_sweep,
 )
+from ndstack.experiments.experiment import Extend
 from ndstack.experiments.groups import ended, spent
-from ndstack.experiments.spec import Extend
-from ndstack.experiments.work import RESULT, Job, more_epochs
+from ndstack.experiments.jobs import RESULT, Job, more_epochs
+from ndstack.settings.reading import merge
 from ndstack.training import Run, train
-from ndstack.training.config import merge
 from ndstack.training.run import BEST, METRICS, STATE, best_epoch
 
 
@@ -307,13 +307,19 @@ settings.options.bottom_fix = false
 """
 
 
-def test_the_campaign_begins_with_the_trials_that_were_begun_before_it():
-    found = read_experiments(Path(__file__).parents[2] / "results" / "campaign.toml")
-    alone = Experiment.of(tomllib.loads(FAITHFUL), "alone")
-    ids = [trial.id for trial in expand(found[0])]
-    assert ids == [trial.id for trial in expand(alone)]
-    assert ids[:2] == ["rns-2-3-unmarked-reversal-61e7319a6f", "rns-2-3-unmarked-reversal-30ab49b268"]
-    counts = {one.name: len(expand(one)) for one in found}
+def test_the_campaign_has_the_trials_that_were_begun_before_it_and_shares_them():
+    read = read_experiments(Path(__file__).parents[2] / "results" / "campaign.toml")
+    found = {one.name: {trial.id for trial in expand(one)} for one in read}
+    alone = [trial.id for trial in expand(Experiment.of(tomllib.loads(FAITHFUL), "alone"))]
+    assert found["unmarked-reversal-faithful"] == {*alone}
+    assert alone[:2] == ["rns-2-3-unmarked-reversal-61e7319a6f", "rns-2-3-unmarked-reversal-30ab49b268"]
+    first = found["cfls-unmarked-reversal"]
+    assert len(first & {*alone}) == 3
+    assert len(first & found["unmarked-reversal-parts"]) == 9
+    assert len(found["cfls-solved"] & (found["cfls-deterministic"] | found["cfls-nondeterministic"])) == 8
+    assert found["capacity-200"] < found["capacity-three-runs"]
+    assert found["non-cfls-count-3"] < found["non-cfls-three-runs"]
+    counts = {name: len(ids) for name, ids in found.items()}
     assert counts["unmarked-reversal-stages"] == 10
     assert counts["unmarked-reversal-parts"] == 24
     assert counts["cfls-solved"] == 40

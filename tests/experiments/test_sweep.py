@@ -16,7 +16,7 @@ from ndstack import files
 from ndstack.errors import BusyError, NdstackError
 from ndstack.experiments import Experiment, Inline, Local, SweepFolder, Watcher, expand, run_sweep, sweep
 from ndstack.experiments.engines import Lost
-from ndstack.experiments.work import Job, Outcome, is_outside, parse_job, work
+from ndstack.experiments.jobs import Job, JobOutcome, do_job, is_machine_fault, parse_job
 
 SETTINGS = """
 name = "kill"
@@ -146,18 +146,18 @@ class Scripted(Inline):
         return [self.script(job, self.tries.count(job.id))]
 
 
-def test_outside_failures_are_tried_again_a_few_times_inside_ones_are_not(small, tmp_path):
+def test_faults_of_the_machine_are_tried_again_a_few_times_failures_are_not(small, tmp_path):
     folder, trials = begin(small, tmp_path)
 
     def script(job, attempt):
         number = [trial.id for trial in trials].index(job.id)
         if number == 0:
-            return Outcome(id=job.id, state="inside", message="the loss is nan")
+            return JobOutcome(id=job.id, state="failed", message="the loss is nan")
         if number == 1:
             return Lost(job.id, "its machine is gone")
         if number == 2 and attempt < 3:
-            return Outcome(id=job.id, state="outside", message="No space left on device")
-        return work(job)
+            return JobOutcome(id=job.id, state="machine", message="No space left on device")
+        return do_job(job)
 
     engine = Scripted(script)
     summary = run_sweep(folder, trials, engine)
@@ -166,7 +166,7 @@ def test_outside_failures_are_tried_again_a_few_times_inside_ones_are_not(small,
     assert {trial.id for trial in summary.done} == {trials[2].id, trials[3].id}
     assert [engine.tries.count(trial.id) for trial in trials] == [1, 3, 3, 1]
 
-    again = Scripted(lambda job, attempt: work(job))
+    again = Scripted(lambda job, attempt: do_job(job))
     summary = run_sweep(folder, trials, again)
     assert again.tries == [trials[1].id]
     assert summary.failed == {trials[0].id: "the loss is nan"}
@@ -183,8 +183,8 @@ def job_of(trial, folder, **changes):
 
 def test_a_loss_that_is_not_a_number_is_the_trials_own_fault(small, tmp_path):
     job = job_of(expand(small)[0], tmp_path / "t", optimizer="sgd", learning_rate=1e38, clip=None)
-    outcome = work(job)
-    assert outcome.state == "inside"
+    outcome = do_job(job)
+    assert outcome.state == "failed"
     assert "try a lower learning rate" in outcome.message
 
 
@@ -195,16 +195,16 @@ def test_a_full_disk_is_not(small, tmp_path, monkeypatch):
     job = job_of(expand(small)[0], tmp_path / "t")
     with monkeypatch.context() as patch:
         patch.setattr(files, "replace", full)
-        assert work(job).state == "outside"
-    assert work(job).state == "done"  # what was left there does no harm
+        assert do_job(job).state == "machine"
+    assert do_job(job).state == "done"  # what was left there does no harm
 
 
 def test_a_folder_in_use_is_not(small, tmp_path):
     job = job_of(expand(small)[0], tmp_path / "t")
     (tmp_path / "t").mkdir()
     with files.locked(tmp_path / "t"):
-        outcome = work(job)
-    assert outcome.state == "outside"
+        outcome = do_job(job)
+    assert outcome.state == "machine"
     assert "in use" in outcome.message
 
 
@@ -221,9 +221,9 @@ def test_a_complete_trial_is_measured_later_without_training_again(small, tmp_pa
 
 def test_memory_that_gave_out_is_the_machines_fault():
     error = ValueError("no batch")
-    assert not is_outside(error)
+    assert not is_machine_fault(error)
     error.__cause__ = RuntimeError("DefaultCPUAllocator: can't allocate memory")
-    assert is_outside(error)
+    assert is_machine_fault(error)
 
 
 def test_what_is_not_a_job_or_not_json_is_refused(tmp_path):

@@ -6,7 +6,8 @@ from hypothesis import assume, given
 
 from ndstack.errors import DivergenceError
 from ndstack.grammars import CFG, PCFG, WeightedCFG, is_consistent, null_weights, total_weight, total_weights
-from ndstack.grammars.fixed_point import star, strongly_connected_components
+from ndstack.grammars.fixed_point import star
+from ndstack.grammars.graphs import strongly_connected_components
 from tests.oracles import weights_of_grammar
 from tests.strategies import ALPHABET, pcfgs
 

@@ -127,7 +127,7 @@ def test_error_in_a_file_names_the_file(tmp_path):
 
 def test_names_that_cannot_be_written_are_refused():
     S = Nonterminal("S'")
-    with pytest.raises(GrammarError, match="can't be written"):
+    with pytest.raises(GrammarError, match="cannot be written"):
         str(CFG((Rule(S, ("a",)),), S))
     with pytest.raises(GrammarError, match="a line break"):
         str(CFG((Rule(Nonterminal("S"), ("a\u2028",)),), Nonterminal("S")))

@@ -4,7 +4,7 @@ import pytest
 
 from ndstack.experiments import Experiment, SweepFolder
 from ndstack.experiments.gathering import gather
-from ndstack.text import configure, prepare, train
+from ndstack.text import configure, prepare, train_on_text
 from ndstack.text.example import write_example
 from tests.hostile.bad import FILES, GRAMMAR
 from tests.training.small import small_run
@@ -29,7 +29,7 @@ def good(tmp_path_factory) -> dict[str, Path]:
     write_example(paths["text"], 20)
     prepare(paths["text"], paths["corpus"])
     settings = {"training": {"max_epochs": 1, "threads": 1, "device": "cpu"}}
-    train(paths["text_run"], configure(paths["corpus"], "lstm", hidden=4, settings=settings))
+    train_on_text(paths["text_run"], configure(paths["corpus"], "lstm", hidden=4, settings=settings))
     paths["grammar"].write_text(GRAMMAR)
     paths["experiment"].write_text(EXPERIMENT)
     SweepFolder(paths["sweep"]).begin(Experiment.read(paths["experiment"]), "paper", None)

@@ -95,7 +95,7 @@ def test_what_cannot_be_written_down_is_refused(tmp_path):
     mine = copy.copy(languages.get("marked-copy"))
     mine.name = "mine"
     assert repr(mine) == "<language mine over 3 symbols>"
-    with pytest.raises(DatasetError, match="mine is neither a language of ndstack nor one with a grammar"):
+    with pytest.raises(DatasetError, match="mine has no grammar that could be written down"):
         own_grammar(mine)
     odd = languages.from_grammar("S -> 'a b' S [0.5] | 'c\td' [0.5]")
     dataset = make_dataset(odd, 0, SMALL)

@@ -300,7 +300,7 @@ def test_outside_the_language_the_probability_is_zero():
     "name, message",
     [
         ("dyk", "no language called 'dyk'; did you mean dyck?"),
-        ("qqqq", "the languages are marked-reversal, "),
+        ("qqqq", "there are marked-reversal, "),
         ("dyck(k=0)", "k=0 is not a number of symbols"),
         ("dyck(k=x)", "k=x is not a number of symbols"),
         ("dyck(k=-1)", "k=-1 is not a number of symbols"),

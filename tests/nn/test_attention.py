@@ -176,7 +176,7 @@ def test_dot_product_attention_agrees_with_that_of_torch() -> None:
 
 def every_attention() -> list[Any]:
     kinds = {name: (stack_attention, stack) for name, stack in STACKS.items()}
-    kinds["dot product"] = (dot_product_attention, 2)  # type: ignore[assignment]
+    kinds["dot product"] = (dot_product_attention, 2)
     return [pytest.param(make, given, id=name) for name, (make, given) in kinds.items()]
 
 
@@ -253,7 +253,7 @@ def test_dropout_of_attention_weights_is_for_training() -> None:
     "make, message",
     [
         (lambda: StackAttention(0, Superposition(3)), "d_model is 0, expected 1 or more"),
-        (lambda: StackAttention(3, "sup"), "'sup' given as the stack, expected a Stack"),  # type: ignore[arg-type]
+        (lambda: StackAttention(3, "sup"), "'sup' given as the stack, expected a Stack"),
         (lambda: DotProductAttention(6, 4), "d_model is 6, expected a positive multiple of heads, 4"),
         (lambda: DotProductAttention(6, 0), "heads is 0, expected 1 or more"),
         (

@@ -37,6 +37,24 @@ def test_the_chart_of_another_stack_with_the_same_reading():
         network(2, 2)(torch.ones(2, 3, 3), states.unpack_state(tensors))
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"controller": "gru"}, {"num_layers": 2}, {"reading_layers": 1}], ids=str
+)
+@pytest.mark.parametrize("steps", [1, 3])
+def test_the_state_of_another_stack_passed_by_hand(options, steps):
+    """The controller must not be the one to complain about the size of its input."""
+    mine, other = (StackRNN(3, 4, Nondeterministic(2, symbols), **options) for symbols in (2, 3))
+    _, state = other(torch.ones(2, 5, 3))
+    with pytest.raises(NdstackError, match="the state belongs to a stack of other sizes"):
+        mine(torch.ones(2, steps, 3), state)
+
+
+@pytest.mark.parametrize("given", [None, "a", [[[1.0]]], torch.ones(2, 3, 3, dtype=torch.long)])
+def test_an_input_that_is_no_tensor_of_numbers(given):
+    with pytest.raises(NdstackError, match="given as input, expected a tensor of floating-point numbers"):
+        network(2, 2)(given)
+
+
 EDITS = {
     "states": lambda chart: chart.update(layout=[4, 1, *chart["layout"][2:]]),
     "times": lambda chart: chart.update(layout=[*chart["layout"][:2], 10**6, 0]),
@@ -52,7 +70,7 @@ EDITS = {
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_a_chart_whose_sizes_and_tensors_disagree(edit):
     rnn = network(2, 2)
-    tensors = change(packed(rnn), lambda stack: edit(stack["memory"]["chart"]))
+    tensors = change(packed(rnn), lambda stack: edit(stack["chart"]["chart"]))
     with pytest.raises(NdstackError) as caught:
         rnn(torch.ones(2, 3, 3), states.unpack_state(tensors))
     assert "\n" not in str(caught.value)
@@ -70,7 +88,7 @@ def test_a_state_of_other_numbers(dtype):
     rnn = network(2, 2, window=3)
     tensors = packed(rnn)
     stack = json.loads(bytes(tensors[states.STRUCTURE].tolist()))["fields"]["stack"]["fields"]
-    chart = stack["memory"]["chart"]
+    chart = stack["chart"]["chart"]
     for part in (stack["reading"], chart["columns"], chart["lost"], *chart["times"]):
         name = part["tensor"]
         with pytest.raises(NdstackError):

@@ -136,7 +136,7 @@ def test_misuse_gets_one_line(make, message):
 
 @pytest.mark.filterwarnings("ignore")
 def test_data_parallel_training_gives_the_same_gradients():
-    store = torch.distributed.HashStore()
+    store = torch.distributed.HashStore()  # type: ignore[attr-defined]
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
         for name in ("vrns-1-2-2", "tf+sup-32"):

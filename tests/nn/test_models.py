@@ -257,14 +257,14 @@ def test_wrong_names_get_one_line(name, message):
         ("rns-2-3", {"heads": 2}, "with a transformer only"),
         ("rns-2-3", {"window": 0}, "window: Input should be greater than or equal to 1"),
         ("tf", {"heads": 5}, "expected a positive multiple of heads, 5"),
-        ("tf", {"num_layers": 0}, "layers: Tuple should have at least 1 item"),
+        ("tf", {"num_layers": 0}, "num_layers: Input should be greater than or equal to 1"),
         (
             "lstm",
             {"hidden": 0},
-            "lstm cannot be built: hidden_size: Input should be greater than or equal to 1",
+            "lstm cannot be built: hidden: Input should be greater than or equal to 1",
         ),
         ("tf", {"dropout": 1.0}, "tf cannot be built: dropout: Input should be less than 1"),
-        ("lstm", {"controller": "lstn"}, "controller: Input should be 'lstm', 'gru' or 'rnn'"),
+        ("lstm", {"controller": "lstn"}, "there is no controller called 'lstn'; there are lstm, gru, rnn"),
     ],
 )
 def test_wrong_options_get_one_line(name, option, message):

@@ -146,9 +146,9 @@ def test_errors_say_what_to_do():
     with pytest.raises(NdstackError, match="expected float64"):
         recognizer(examples.palindromes()).float()(["a"])
     with pytest.raises(
-        NdstackError, match=r"3 states and 3 stack symbols.*limit of 9.77 KiB.*`memory` in Python"
+        NdstackError, match=r"3 states and 3 stack symbols.*limit of 9.77 KiB.*`max_bytes` in Python"
     ):
-        recognizer(examples.palindromes(), memory=10_000)
+        recognizer(examples.palindromes(), max_bytes=10_000)
 
 
 def test_the_ambiguous_sentence():

@@ -148,7 +148,11 @@ def flipped(content):
         ("model.json", rewritten(lambda d: d.update(format="ndstack model 2")), "format: Input should be"),
         ("model.json", rewritten(lambda d: d.update(extra=1)), "extra: there is no such name"),
         ("model.json", rewritten(lambda d: d.pop("bos")), "bos: Field required"),
-        ("model.json", rewritten(lambda d: d["backbone"].update(kind="cnn")), "backbone: Input tag 'cnn'"),
+        (
+            "model.json",
+            rewritten(lambda d: d["backbone"].update(kind="cnn")),
+            "backbone: there is no stack or network called 'cnn'",
+        ),
         (
             "model.json",
             rewritten(lambda d: d["backbone"].update(hidden_size="6")),
@@ -157,7 +161,7 @@ def flipped(content):
         (
             "model.json",
             rewritten(lambda d: d["backbone"]["stack"].update(sizes=[])),
-            "sizes: Tuple should have",
+            "no sizes given",
         ),
         ("model.json", rewritten(lambda d: d.update(alphabet=["0", "0"])), "repeats symbols"),
         (
@@ -222,6 +226,6 @@ def test_networks_of_others_cannot_be_saved(tmp_path):
 
         def forward(self, x, state=None): ...
 
-    with pytest.raises(NdstackError, match="a model around a Other cannot be described"):
+    with pytest.raises(NdstackError, match="a model with a Other cannot be saved"):
         LanguageModel(Other(), "01#").save(tmp_path / "new")
     assert not (tmp_path / "new").exists()

@@ -72,7 +72,7 @@ def test_released_memory_is_refused():
 
 def test_a_default_device_does_not_move_buffers():
     with torch.device("meta"):
-        assert addresses.room(torch.float32, 2).is_cpu
+        assert addresses.empty(torch.float32, 2).is_cpu
         assert addresses.zeros(torch.float64, 2, 3).tolist() == [[0.0] * 3] * 2
 
 
@@ -84,7 +84,7 @@ def test_a_table_in_pieces_is_refused():
 def test_guard_bytes_notice(monkeypatch):
     monkeypatch.setattr(addresses, "GUARD", True)
     monkeypatch.setattr(addresses, "_alive", {})
-    inside = addresses.room(torch.float32, 3)
+    inside = addresses.empty(torch.float32, 3)
     assert inside.isnan().all()
     inside[:] = 1.0
     addresses.inspect()

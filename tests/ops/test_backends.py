@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from random_automata import assert_near, gradients, random_weights
+from tests.ops.random_automata import assert_near, gradients, random_weights
 from torch import Tensor
 
 from ndstack.functional.nondeterministic import nondeterministic

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from random_automata import random_weights
+from tests.ops.random_automata import random_weights
 from torch import Tensor
 
 from ndstack.errors import NdstackError
@@ -19,7 +19,7 @@ BACKENDS = pytest.mark.parametrize("backend", ["auto", "cpu", "portable", "refer
 
 
 def read(*args: Tensor, **options: object) -> Tensor:
-    result = nondeterministic(*args, **options)  # type: ignore[arg-type]
+    result = nondeterministic(*args, **options)
     assert isinstance(result, Tensor)
     return result
 
@@ -101,7 +101,7 @@ def test_errors_say_in_one_line_what_was_given_and_expected() -> None:
     ]  # fmt: skip
     for message, actions, options in wrong:
         with pytest.raises(NdstackError, match=message) as caught:
-            nondeterministic(*actions, **options)  # type: ignore[arg-type]
+            nondeterministic(*actions, **options)
         assert "\n" not in str(caught.value)
 
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from ndstack.functional import nondeterministic
 from ndstack.nn import StackRNN
 from ndstack.ops.nondeterministic import naive
-from ndstack.ops.nondeterministic.scan import shaped
-from ndstack.ops.stratification import naive as plain_stratification
-from ndstack.ops.superposition import naive as plain_superposition
+from ndstack.ops.nondeterministic.settings import shaped
+from ndstack.ops.stratification import operation as plain_stratification
+from ndstack.ops.superposition import operation as plain_superposition
 from ndstack.stacks import Nondeterministic, Stack, Stratification, Superposition
 
 B, N, ROW, STEP = 4, 9, 1, 5
@@ -61,7 +61,7 @@ def readings(stack: Stack[Any], actions: Tensor, pushed: Tensor | None, mode: st
     assert isinstance(stack, Nondeterministic)
     bottom = None if stack.bottom is None else stack.bottom.sigmoid().to(actions)
     found = nondeterministic(
-        *shaped(stack.log_weights(actions), stack._setting(mode)),
+        *shaped(stack.log_weights(actions), stack.setting(mode)),
         vectors=pushed,
         bottom=bottom,
         window=stack.window,
@@ -98,7 +98,8 @@ CASES = [(name, mode) for name in STACKS for mode in modes(name)]
 @pytest.mark.parametrize("bad", ["nan", "inf", "vector"])
 @pytest.mark.parametrize(("name", "mode"), CASES)
 def test_nan_from_that_step_on_in_that_sequence_alone(name, mode, bad):
-    stack, dtype = STACKS[name], torch.float32 if mode == "portable" else torch.float64
+    stack: Stack = STACKS[name]
+    dtype = torch.float32 if mode == "portable" else torch.float64
     given = some(stack, dtype)
     if (bad == "vector" and not stack.push_size) or (bad == "inf" and name == "stratification"):
         pytest.skip("there is no such thing")

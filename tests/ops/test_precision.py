@@ -7,11 +7,13 @@ import math
 
 import pytest
 import torch
-from random_automata import assert_near, gradients, random_weights
+from tests.ops.random_automata import assert_near, gradients, random_weights
 from torch import Tensor
 
 from ndstack.functional.nondeterministic import nondeterministic
-from ndstack.ops.nondeterministic import scan as guarded
+from ndstack.ops.nondeterministic import guarded_scan as guarded
+from ndstack.ops.nondeterministic import log_space
+from ndstack.ops.nondeterministic.settings import Setting
 from ndstack.stacks.nondeterministic import Nondeterministic
 
 FAST = pytest.mark.parametrize("backend", ["cpu", "portable"])
@@ -81,19 +83,19 @@ def test_so_it_does_step_by_step(nats: float, window: int | None, dtype: torch.d
 
 def test_the_guard_goes_to_float64_and_then_to_log_space(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    plain_scan, plain_log = guarded.scan, guarded.in_log_space
+    plain_scan, plain_log = guarded.scan, log_space.in_log_space
 
-    def scan(actions: Tensor, setting: guarded.Setting) -> tuple[Tensor, Tensor]:
+    def scan(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
         calls.append(str(actions.dtype))
         return plain_scan(actions, setting)
 
-    def in_log_space(actions: Tensor, setting: guarded.Setting) -> tuple[Tensor, Tensor]:
+    def in_log_space(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
         calls.append("log")
         return plain_log(actions, setting)
 
     monkeypatch.setattr(guarded, "scan", scan)
     monkeypatch.setattr(guarded, "in_log_space", in_log_space)
-    setting = guarded.Setting(1, 4, None, True, "cpu", False)
+    setting = Setting(1, 4, None, True, "cpu", False)
 
     def path(nats: float) -> list[str]:
         calls.clear()
@@ -110,7 +112,7 @@ def test_only_the_sequences_that_need_it_are_done_again(monkeypatch: pytest.Monk
     again: list[int] = []
     plain = guarded.scan
 
-    def scan(actions: Tensor, setting: guarded.Setting) -> tuple[Tensor, Tensor]:
+    def scan(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
         again.append(actions.shape[0])
         return plain(actions, setting)
 
@@ -119,7 +121,7 @@ def test_only_the_sequences_that_need_it_are_done_again(monkeypatch: pytest.Monk
     joined = [torch.cat(three) for three in zip(*parts, strict=True)]
     scan(
         torch.cat([a.flatten(2) for a in joined], -1),
-        guarded.Setting(1, 4, None, True, "cpu", False),
+        Setting(1, 4, None, True, "cpu", False),
     )
     assert again == [3, 1]
 
@@ -133,7 +135,7 @@ def test_a_gradient_that_is_not_finite_is_computed_again(
     """In float64 after float32, in log space after float64; other sequences keep theirs."""
     actions = [a.detach().to(dtype) for a in random_weights(3, 6, 2, 2)]
     given = torch.cat([action.flatten(2) for action in actions], -1).requires_grad_()
-    setting = guarded.Setting(2, 2, None, True, backend, attend)
+    setting = Setting(2, 2, None, True, backend, attend)
 
     def gradient() -> Tensor:
         reading, attention = guarded.scan(given, setting)

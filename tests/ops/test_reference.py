@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-import oracle
 import pytest
 import torch
-from random_automata import assert_near, gradients, random_weights
+from tests.ops import oracle
+from tests.ops.random_automata import assert_near, gradients, random_weights
 
 from ndstack.functional.nondeterministic import nondeterministic
 from ndstack.ops.nondeterministic import naive

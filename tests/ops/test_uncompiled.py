@@ -50,5 +50,5 @@ def test_memory(kind):
     array = np.arange(5).astype(kind.dtype)
     read = numba.njit(lambda address, size: pointers.numbers(address, size, kind).sum())
     for address, size, total in ((array.ctypes.data, 5, 10), (0, 0, 0)):
-        stand_in = numba.carray(uncompiled._pointer(address, kind), size)
+        stand_in = numba.carray(uncompiled._pointer(address, kind), size)  # type: ignore[attr-defined]
         assert read(address, size) == stand_in.sum() == total

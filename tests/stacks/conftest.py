@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ndstack.ops.stratification import naive as stratification
-from ndstack.ops.superposition import naive as superposition
+from ndstack.ops.stratification import operation as stratification
+from ndstack.ops.superposition import operation as superposition
 
 
 @pytest.fixture(params=["compiled", "plain"])

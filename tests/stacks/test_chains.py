@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from ndstack.ops.nondeterministic.cpu.carried import with_room
 from ndstack.stacks import Stack, Stratification, Superposition
 from ndstack.stacks.nondeterministic import Nondeterministic, NondeterministicState
 
@@ -134,9 +133,9 @@ def test_steps_without_derivatives_cut_the_chain() -> None:
 def test_a_chain_outgrows_its_memory() -> None:
     actions = logits(300, batch=1)
     readings, state = stepped(actions)
-    assert state.place is not None
-    assert state.place.tape is not None
-    assert state.place.tape.begin == 0
+    assert state.chart is not None
+    assert state.chart.chain is not None
+    assert state.chart.chain.begin == 0
     whole, _ = STACK.scan(actions)
     assert close(readings, whole)
     assert close(grad(weighted(readings), actions)[0], grad(weighted(whole), actions)[0])
@@ -234,6 +233,7 @@ def test_two_threads_continue_one_state() -> None:
             for branch, result in zip((left, right), found, strict=True):
                 whole, _ = STACK.scan(torch.cat([stem, branch], 1))
                 assert close(result.result()[0], whole[:, 3:])
-    assert state.place is not None
-    first, second = (with_room(state.memory, state.place, 2)[0][0] for _ in range(2))
+        _, state = stepped(stem)
+    assert state.chart is not None
+    first, second = (state.chart.grow(2).store.columns for _ in range(2))
     assert first.data_ptr() != second.data_ptr()

@@ -175,7 +175,7 @@ def test_sizes_give_the_dissertation_s_parameter_counts(stack: Stack[Any] | None
         ((2, 5, 4), (2, 5, 6), "actions of shape [2, 5, 4] given, expected [2, 5, 3]"),
         ((2, 3), (2, 5, 6), "expected [batch, length, 3]"),
         ((2, 5, 3), (2, 4, 6), "pushed vectors of shape [2, 4, 6] given, expected [2, 5, 6]"),
-        ((2, 5, 3), None, "takes 3 action logits and 6 pushed numbers a step"),
+        ((2, 5, 3), None, "takes 3 action logits and 6 pushed numbers per step"),
         ((3, 5, 3), (3, 5, 6), "actions of shape [3, 5, 3] given, expected [2, 5, 3]"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import pytest
@@ -10,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.stacks import LSTMWeights, Stack, Superposition
+from ndstack.nn.fused import FusedLSTM, LSTMWeights, run_lstm, step_lstm
+from ndstack.stacks import Stack, Superposition
 from tests.stacks.every import every_stack, sequence, tensors
 
 
@@ -37,8 +37,8 @@ def test_an_lstm_in_one_operation_equals_its_steps(stack: Stack[Any]) -> None:
     actions, pushed = sequence(stack, 2, 3)
     _, start = stack.scan(actions, pushed)
     outcomes = []
-    for run in (stack.run_lstm, functools.partial(Stack._run_lstm, stack)):
-        hidden, readings, last, state = run(inputs, weights, memory, start)
+    for run in (run_lstm, FusedLSTM().run):
+        hidden, readings, last, state = run(stack, inputs, weights, memory, start)
         outcomes.append((hidden, readings, *last, *tensors(state)))
     leaves = (inputs, *weights, *memory, actions, pushed)
     directions = [torch.randn_like(tensor) for tensor in outcomes[0]]
@@ -59,10 +59,10 @@ def test_a_step_with_its_lstm_equals_cell_and_drive(stack: Stack[Any], seen: tup
     actions, pushed = sequence(stack, 2, 3)
     _, start = stack.scan(actions, pushed)
     outcomes = []
-    for step in (stack.step_lstm, functools.partial(Stack._step_lstm, stack)):
+    for step in (step_lstm, FusedLSTM().step):
         before, state, steps = memory, start, []
         for gates in inputs.unbind(1):
-            before, state = step(gates, weights, before, state)
+            before, state = step(stack, gates, weights, before, state)
             steps += [(*before, state.reading)[place] for place in seen]
         outcomes.append(steps)
     leaves = (inputs, *weights, *memory, actions, pushed)
@@ -75,7 +75,7 @@ def test_a_step_with_its_lstm_equals_cell_and_drive(stack: Stack[Any], seen: tup
 def test_a_step_with_an_lstm_of_another_precision() -> None:
     stack = Superposition(2)
     inputs, weights, memory = controller(stack, 2, 1)
-    (hidden, _), state = stack.step_lstm(inputs[:, 0], weights, memory, stack.start(2))
+    (hidden, _), state = step_lstm(stack, inputs[:, 0], weights, memory, stack.start(2))
     assert hidden.dtype == state.reading.dtype == torch.float32
 
 
@@ -89,7 +89,7 @@ def test_the_lstm_is_torch_s_lstm_fed_with_readings(stack: Stack[Any]) -> None:
     from_x, from_reading = cell.weight_ih.split((2, stack.reading_size), 1)
     weights = LSTMWeights(from_reading, cell.weight_hh, layer.weight, layer.bias)
     inputs = x @ from_x.t() + cell.bias_ih + cell.bias_hh
-    hidden, readings, last, _ = stack.run_lstm(inputs, weights, memory, state)
+    hidden, readings, last, _ = run_lstm(stack, inputs, weights, memory, state)
     for t in range(6):
         memory = cell(torch.cat([x[:, t], state.reading], 1), memory)
         state = stack.drive(state, memory[0], layer.weight, layer.bias)
@@ -102,10 +102,10 @@ def test_the_lstm_is_torch_s_lstm_fed_with_readings(stack: Stack[Any]) -> None:
 def test_an_lstm_goes_on_from_a_carried_state(stack: Stack[Any]) -> None:
     inputs, weights, memory = controller(stack, 2, 8)
     state = stack.start(2, dtype=torch.float64)
-    hidden, _, last, _ = stack.run_lstm(inputs, weights, memory, state)
+    hidden, _, last, _ = run_lstm(stack, inputs, weights, memory, state)
     parts = []
     for chunk in inputs.split((3, 0, 5), 1):
-        part, _, memory, state = stack.run_lstm(chunk, weights, memory, state)
+        part, _, memory, state = run_lstm(stack, chunk, weights, memory, state)
         parts.append(part)
     torch.testing.assert_close(torch.cat(parts, 1), hidden)
     torch.testing.assert_close(memory, last)
@@ -116,15 +116,15 @@ def test_errors_of_an_lstm() -> None:
     inputs, weights, memory = controller(stack, 2, 4)
     state = stack.start(2, dtype=torch.float64)
     with pytest.raises(NdstackError, match=r"hidden weights of shape \[3, 12\] given, expected"):
-        stack.run_lstm(inputs, weights._replace(hidden=weights.hidden.t()), memory, state)
+        run_lstm(stack, inputs, weights._replace(hidden=weights.hidden.t()), memory, state)
     with pytest.raises(NdstackError, match=r"h of shape \[1, 3\] given, expected \[2, 3\] for a batch of 2"):
-        stack.run_lstm(inputs, weights, (memory[0][:1], memory[1]), state)
+        run_lstm(stack, inputs, weights, (memory[0][:1], memory[1]), state)
     with pytest.raises(NdstackError, match=r"inputs of shape \[2, 4, 11\] given, expected \[2, 4, 12\] for"):
-        stack.run_lstm(inputs[..., 1:], weights, memory, state)
+        run_lstm(stack, inputs[..., 1:], weights, memory, state)
     with pytest.raises(NdstackError, match=r"inputs of shape \[2, 12\] given, expected \[2, length, 12\]"):
-        stack.run_lstm(inputs[:, 0], weights, memory, state)
-    with pytest.raises(NdstackError, match=r"inputs of shape \[2, 4, 12\] given, expected \[batch, 4"):
-        stack.step_lstm(inputs, weights, memory, state)
+        run_lstm(stack, inputs[:, 0], weights, memory, state)
+    with pytest.raises(NdstackError, match=r"inputs of shape \[2, 4, 12\] given, expected \[2, 12"):
+        step_lstm(stack, inputs, weights, memory, state)
     elsewhere = weights._replace(control_bias=weights.control_bias.to("meta"))
     with pytest.raises(NdstackError, match="the controller is on meta, but the stack on cpu"):
-        stack.step_lstm(inputs[:, 0], elsewhere, memory, state)
+        step_lstm(stack, inputs[:, 0], elsewhere, memory, state)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.functional.nondeterministic import nondeterministic
-from ndstack.ops.lstm.weights import LSTMWeights
+from ndstack.nn.fused import FusedLSTM, LSTMWeights, run_lstm
 from ndstack.stacks.base import Stack
 from ndstack.stacks.nondeterministic import Nondeterministic, NondeterministicState
 
@@ -192,9 +192,9 @@ def test_the_fused_lstm_equals_the_steps(options: dict[str, Any], scale: float, 
 
     def outputs(fused: bool, dtype: torch.dtype) -> list[Tensor]:
         cast = LSTMWeights(*(weight.to(dtype) for weight in weights))
-        run = stack.run_lstm if fused else lambda *args: Stack._run_lstm(stack, *args)
+        run = run_lstm if fused else FusedLSTM().run
         hidden, readings, (h, c), state = run(
-            inputs.to(dtype), cast, (memory[0].to(dtype), memory[1].to(dtype)),
+            stack, inputs.to(dtype), cast, (memory[0].to(dtype), memory[1].to(dtype)),
             stack.start(2, dtype=dtype),
         )  # fmt: skip
         further = stack.step(
@@ -224,10 +224,10 @@ def test_the_fused_lstm_carries_its_state_on(options: dict[str, Any]) -> None:
     weights = controller(stack, 5, torch.float64, 1.0)
     inputs = torch.randn(2, 30, 20, dtype=torch.float64)
     memory = (torch.zeros(2, 5, dtype=torch.float64),) * 2
-    whole = stack.run_lstm(inputs, weights, memory, stack.start(2, dtype=torch.float64))
+    whole = run_lstm(stack, inputs, weights, memory, stack.start(2, dtype=torch.float64))
     state, kept = stack.start(2, dtype=torch.float64), []
     for part in inputs.split([9, 1, 20], dim=1):
-        hidden, _, memory, state = stack.run_lstm(part, weights, memory, state)
+        hidden, _, memory, state = run_lstm(stack, part, weights, memory, state)
         memory, state = (memory[0].detach(), memory[1].detach()), state.detach()
         kept.append(hidden)
     assert torch.allclose(torch.cat(kept, 1), whole[0], atol=1e-12)
@@ -243,7 +243,7 @@ def test_a_windowed_stack_runs_on_in_constant_memory() -> None:
         sizes = []
         for t in range(2000):
             state = stack.step(state, actions[:, t], pushed[:, t])
-            held = [*state.memory, *state.history, state.vectors]
+            held = [*state.chart.tensors, *state.history, state.vectors]
             sizes.append(sum(tensor.numel() for tensor in held if tensor is not None))
             assert torch.allclose(state.reading, whole[:, t], atol=1e-6)
     assert max(sizes[1000:]) <= max(sizes[:500])
@@ -277,7 +277,7 @@ def test_a_sequence_begun_on_another_device_goes_on(
     whole, _ = stack.scan(*given)
     monkeypatch.setattr("ndstack.stacks.nondeterministic.compiled", lambda weights: False)
     first, state = stack.scan(*(tensor[:, :9] for tensor in given))
-    assert state.memory == ()
+    assert state.chart is None
     second, state = stack.scan(*(tensor[:, 9:11] for tensor in given), state=state)
     third = stack.step(state, *(tensor[:, 11] for tensor in given)).reading[:, None]
     joined = torch.cat([first, second, third], 1)
@@ -292,7 +292,7 @@ def test_moving_a_state_keeps_its_chart_in_float64() -> None:
     _, state = stack.scan(*(tensor[:, :7] for tensor in given))
     moved = state.to(dtype=torch.float32)
     assert moved.reading.dtype == torch.float32
-    assert moved.memory[0].dtype == torch.float64
+    assert moved.chart.dtype == torch.float64
     after = stack.step(moved, given[0][:, 7])
     assert after.reading.dtype == torch.float32
 

@@ -12,7 +12,8 @@ import torch
 from ndstack import functional
 from ndstack.errors import NdstackError
 from ndstack.nn import StackRNN
-from ndstack.stacks import LSTMWeights, Nondeterministic, Several, Stratification, Superposition
+from ndstack.nn.fused import LSTMWeights, run_lstm
+from ndstack.stacks import Nondeterministic, Several, Stratification, Superposition
 
 STACKS = {
     "nondeterministic": Nondeterministic(2, 3),
@@ -118,7 +119,7 @@ def test_a_state_with_the_same_reading_and_another_layout_is_refused():
         *(torch.zeros(s) for s in ((20, 4), (20, 5), (own.control_size, 5), (own.control_size,)))
     )
     with pytest.raises(NdstackError, match="the state belongs to a stack of other sizes"):
-        own.run_lstm(torch.zeros(2, 3, 20), weights, (torch.zeros(2, 5), torch.zeros(2, 5)), state)
+        run_lstm(own, torch.zeros(2, 3, 20), weights, (torch.zeros(2, 5), torch.zeros(2, 5)), state)
 
 
 @every
@@ -137,7 +138,7 @@ def test_memory_that_has_been_moved_is_found_again():
     with torch.no_grad():
         state = after_two(stack, *given)
         expected = stack.drive(copy.deepcopy(state), *given).reading
-        for tensor in state.memory:
+        for tensor in state.chart.tensors:
             if tensor.numel() and tensor.is_contiguous():
                 tensor.share_memory_()  # what sending it to another process does
         assert torch.equal(stack.drive(state, *given).reading, expected)

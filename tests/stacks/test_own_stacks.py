@@ -51,7 +51,7 @@ def test_the_base_class_scans_and_drives_any_stack() -> None:
     driven = stack.drive(state, torch.ones(2, 1), torch.ones(2, 1), torch.ones(2))
     assert driven.reading[0].item() == 10
     assert stack.scan(torch.ones(2, 0, 2))[0].shape == (2, 0, 1)
-    with pytest.raises(NdstackError, match="takes 2 action logits and no pushed vector a step"):
+    with pytest.raises(NdstackError, match="takes 2 action logits and no pushed vector per step"):
         stack.scan(torch.ones(2, 3, 2), torch.ones(2, 3, 1))
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.functional import nondeterministic, superposition
-from ndstack.ops.superposition import naive as kernel
+from ndstack.ops.superposition import operation as kernel
 from ndstack.stacks import Superposition
 from tests.stacks.functions import assert_same, gradients, superposition_inputs
 
@@ -135,7 +135,7 @@ def test_a_scan_saves_less_than_a_quadratic_amount() -> None:
 def test_errors_say_what_was_given_in_one_line(change: dict[str, object], message: str) -> None:
     given = {name: torch.zeros(2, 3) for name in ("push", "pop", "noop")}
     with pytest.raises(NdstackError) as caught:
-        superposition(**{**given, "vectors": torch.zeros(2, 3, 4), **change})  # type: ignore[arg-type]
+        superposition(**{**given, "vectors": torch.zeros(2, 3, 4), **change})
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 

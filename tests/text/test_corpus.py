@@ -179,7 +179,7 @@ def test_folders_without_or_with_two_training_parts_are_refused(tmp_path):
 
 def test_a_vocabulary_file_is_checked(tmp_path):
     (tmp_path / "v").write_text("a\nb\na\n")
-    with pytest.raises(DatasetError, match="v, line 3: 'a' is in line 1"):
+    with pytest.raises(DatasetError, match="v, line 3: 'a' is already in line 1"):
         read_vocabulary(tmp_path / "v")
     (tmp_path / "v").write_text("a\nb c\n")
     with pytest.raises(DatasetError, match="v, line 2: 'b c' given, expected one word"):

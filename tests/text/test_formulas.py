@@ -40,13 +40,13 @@ def test_truth_is_that_computed_by_hand(text, truth):
     [
         ("(1;%a%)", "is a number"),
         ("(1;%a%) <", "expected a region.*got the end"),
-        ("(1;%a%) < (1;%b%", r"'\(' at character 11|no part of a formula"),
+        ("(1;%a%) < (1;%b%", r"'\(' at character 11|cannot be part of a formula"),
         ("[(1;%a%) < (1;%b%))", r"expected '\]', got '\)' at character 19"),
         ("(1;%a%) < (1;%b%) (1;%a%)", "expected the end"),
-        ("(1;%a%) & (1;%b%)", "between two comparisons only"),
-        ("(1;%a%) < (1;%b%) < 3", "between two numbers only"),
-        ("[(1;%a%) < 1] + 2 > 0", "between two numbers only"),
-        ("(1;%a%) * 2 > 3", "'\\* 2 > 3' is no part"),
+        ("(1;%a%) & (1;%b%)", "between two comparisons"),
+        ("(1;%a%) < (1;%b%) < 3", "between two numbers"),
+        ("[(1;%a%) < 1] + 2 > 0", "between two numbers"),
+        ("(1;%a%) * 2 > 3", "'\\* 2 > 3' cannot be part"),
         ("", "expected a region"),
     ],
 )

@@ -27,7 +27,7 @@ def test_loss_and_gradients_are_torchs(monkeypatch, rows, ignored):
         torch.testing.assert_close(mine, theirs)
     with torch.no_grad():
         torch.testing.assert_close(total_loss(hidden, layer, targets), wanted)
-        each = cross_entropy.surprisals(hidden, layer, targets)
+        each = output_loss.surprisals(hidden, layer, targets)
     torch.testing.assert_close(each.sum(), wanted.detach())
     assert each.shape == targets.shape
     assert not each[targets == IGNORED].any()

@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ndstack.errors import NdstackError
-from ndstack.nn import models
+from ndstack.nn import RNNState, models
 from ndstack.nn.storage import states
 from ndstack.text import (
     Sentences,
@@ -74,7 +74,8 @@ def test_the_gradient_of_a_chunk_is_that_of_its_tokens_alone(name):
         torch.testing.assert_close(own, long, msg=key)
     second = task.loss(model, 0, 1)
     assert second.value.requires_grad
-    assert not any(tensor.requires_grad for tensor in task.state.hidden)
+    state: RNNState = task.state
+    assert not any(tensor.requires_grad for tensor in state.hidden)
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -130,7 +131,7 @@ def test_a_chart_of_impossible_sizes_is_refused(layout):
     _, state = model(torch.zeros(2, 3, dtype=torch.long), model.start(2))
     tensors = states.pack_state(state)
     structure = json.loads(bytes(tensors["structure"].tolist()))
-    structure["fields"]["stack"]["fields"]["memory"]["chart"]["layout"] = layout
+    structure["fields"]["stack"]["fields"]["chart"]["chart"]["layout"] = layout
     text = bytearray(json.dumps(structure).encode())
     with pytest.raises(NdstackError, match="not the state of a network: ValueError"):
         states.unpack_state({**tensors, "structure": torch.frombuffer(text, dtype=torch.uint8)})
@@ -165,7 +166,7 @@ def test_parameter_counts_are_the_dissertations():
 
 
 def test_models_that_cannot_read_a_stream_or_this_text_are_refused(corpus):
-    with pytest.raises(NdstackError, match="keeps every element"):
+    with pytest.raises(NdstackError, match="never discards an element"):
         configure(corpus.folder, "strat-3")
     with pytest.raises(NdstackError, match="knows 4 words, expected the 8"):
         TextTask(corpus, small("lstm"))

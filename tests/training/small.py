@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from ndstack.settings.reading import merge
 from ndstack.training import RunConfig, train
-from ndstack.training.config import merge
 
 DATA = {"train": 60, "validation": 20, "lengths": (3, 9), "test_lengths": (3, 11), "test_per_length": 5}
 

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from ndstack.cli import main
+from ndstack.settings.reading import parse_setting
 from ndstack.training import Run
-from ndstack.training.config import parse_setting
 from tests.training.small import small_config, small_run
 
 TINY = [

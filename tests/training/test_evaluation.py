@@ -6,7 +6,7 @@ import pytest
 from ndstack.errors import TrainingError
 from ndstack.languages import Plan, get, make_dataset
 from ndstack.nn import models
-from ndstack.plotting import render, save
+from ndstack.plotting import render, save_figure
 from ndstack.training import Run, evaluate, make_data, make_test_data
 from ndstack.training.pictures import draw_by_length, draw_curves
 from tests.training.small import small_config, small_run
@@ -64,7 +64,7 @@ def test_pictures(tmp_path, data):
         text = render(figure).decode()
         assert text == render(figure).decode()
         assert all(word in text for word in ("a model", label, "cross-entropy difference (nats)"))
-        save(figure, tmp_path / "new" / "x.png")
+        save_figure(figure, tmp_path / "new" / "x.png")
         assert (tmp_path / "new" / "x.png").read_bytes().startswith(b"\x89PNG")
 
 

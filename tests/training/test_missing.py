@@ -6,7 +6,7 @@ import pytest
 
 from ndstack.errors import NdstackError, TrainingError
 from ndstack.languages import Plan, get, make_dataset
-from ndstack.nn import LanguageModel
+from ndstack.nn import LanguageModel, models
 from ndstack.nn.networks.backbone import Backbone
 from ndstack.training import Run, TrainingConfig, fit, material, train
 from ndstack.training.run import BEST, CONFIG, ENVIRONMENT, METRICS, STATE
@@ -105,11 +105,11 @@ def test_a_network_of_ones_own_cannot_be_saved_and_leaves_no_folder_behind(tmp_p
     data = make_dataset(get("dyck"), 1, Plan(train=20, validation=10, lengths=(4, 8), test_per_length=0))
     model = LanguageModel(Own(), data.language.alphabet)
     for _ in range(2):
-        with pytest.raises(NdstackError, match="a model around a Own cannot be described"):
+        with pytest.raises(NdstackError, match="a model with a Own cannot be saved"):
             fit(model, data, TrainingConfig(max_epochs=1), folder=tmp_path / "run")
         assert not list(tmp_path.iterdir())
     Run.create(tmp_path / "half", small_config("lstm"))  # as earlier versions left it
-    with pytest.raises(NdstackError, match="a model around a Own cannot be described"):
+    with pytest.raises(NdstackError, match="a model with a Own cannot be saved"):
         fit(model, data, TrainingConfig(max_epochs=1), folder=tmp_path / "half")
 
 
@@ -122,9 +122,9 @@ def test_language_and_model_are_made_once(tmp_path, monkeypatch):
             name,
             lambda *given, real=real, **named: made.append("language") or real(*given, **named),
         )
-    build = material.models.build
+    build = models.build_from
     monkeypatch.setattr(
-        material.models, "build", lambda *given, **named: made.append("model") or build(*given, **named)
+        models, "build_from", lambda *given, **named: made.append("model") or build(*given, **named)
     )
     small_run(tmp_path / "run", "lstm", training={"max_epochs": 1})
     assert made == ["language", "model"]

@@ -11,7 +11,7 @@ import pytest
 
 from ndstack.errors import TrainingError
 from ndstack.training import Run, Share, change_settings, train
-from ndstack.training.launch import make_formal
+from ndstack.training.material import make_formal
 from tests.test_processes import wait_for_end
 from tests.training.small import small_config, small_run
 

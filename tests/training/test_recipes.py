@@ -3,8 +3,8 @@ import json
 import pytest
 
 from ndstack.errors import NdstackError
+from ndstack.settings.recipes import RECIPES
 from ndstack.training import RunConfig, change_settings
-from ndstack.training.recipes import RECIPES
 from tests.test_cli import ndstack
 from tests.training.small import small_run
 

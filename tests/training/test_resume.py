@@ -14,9 +14,9 @@ import pytest
 
 from ndstack import files
 from ndstack.errors import NdstackError, TrainingError
+from ndstack.settings.data import CorpusConfig
 from ndstack.training import Run, make_model, train
-from ndstack.training.config import CorpusConfig
-from ndstack.training.material import find_language
+from ndstack.training.material import language_of
 from ndstack.training.run import BEST, CONFIG, METRICS, STATE
 from tests.training.small import small_config, small_run
 
@@ -183,7 +183,7 @@ def test_a_run_tells_what_it_cannot_do_yet(tmp_path):
 def test_models_made_in_python_and_runs_on_text_are_not_made_again():
     config = small_config("lstm")
     with pytest.raises(TrainingError, match="made in Python"):
-        make_model(config.model_copy(update={"model": None}), find_language(config))
+        make_model(config.model_copy(update={"model": None}), language_of(config))
     on_text = config.model_copy(update={"corpus": CorpusConfig(folder="/c", sha256={})})
     with pytest.raises(TrainingError, match="use the commands of ndstack text"):
-        find_language(on_text)
+        language_of(on_text)

@@ -12,8 +12,8 @@ from ndstack.errors import TrainingError
 from ndstack.languages import Plan, get, make_dataset
 from ndstack.nn import models
 from ndstack.nn.storage.files import pack_tensors, read_tensors
+from ndstack.settings.reading import merge
 from ndstack.training import Run, RunConfig, TrainingConfig, change_settings, fit, train
-from ndstack.training.config import merge
 from ndstack.training.launch import use_threads
 from ndstack.training.pictures import stage_borders
 from ndstack.training.run import BEST, METRICS, STATE, best_epoch
@@ -33,7 +33,8 @@ def staged(model="rns-1-2", **changes):
 def chain(folder, model="rns-1-2"):
     """The same as separate runs, each started from the one before."""
     before = None
-    for number, stage in enumerate([*STAGES, {"lengths": (3, 9)}]):
+    stages: list[dict] = [*STAGES, {"lengths": (3, 9)}]
+    for number, stage in enumerate(stages):
         own = {name: value for name, value in stage.items() if name != "lengths"}
         settings = {"data": {"lengths": stage["lengths"]}, "training": own, "start_from": before}
         before = str(folder / str(number))

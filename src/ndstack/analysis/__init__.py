@@ -1,4 +1,4 @@
-"""What a stack does while it reads: runs, posteriors, readings, attention, and pictures of them."""
+"""Analysis of stacks while a model reads a string: runs, posteriors, readings, attention, and pictures."""
 
 from ndstack.analysis.stack_run import Element, Move, Names, StackConfiguration, StackRun
 from ndstack.analysis.stack_runs import StackRuns

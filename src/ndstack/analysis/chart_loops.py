@@ -1,26 +1,27 @@
-"""Lang's recurrence for one sequence in log space, compiled, with everything kept: gamma, alpha, posteriors.
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""Lang's recurrence for one sequence in log space as compiled loops that keep gamma, alpha and posteriors.
 
-The kernels that networks run (`ndstack.ops`) keep what a reading needs. To take runs apart, every inner
-weight is needed, also those of runs that hardly count, and the same with max for sum. Row i + 1 of a chart is
-time i, as in `ndstack.ops.nondeterministic.naive`; a configuration type (q, x) is the number q S + x.
+The kernels that networks run (`ndstack.ops`) keep only what a reading needs. To decompose runs, every inner
+weight is needed, including those of very improbable runs, and also with maxima in place of sums. Row i + 1 of
+a chart is time i, as in `ndstack.ops.nondeterministic.naive`; a configuration type (q, x) is the number q S +
+x.
 
-The cubic part adds up products of conditional probabilities,
-share = alpha[i,a] gamma[i,a -> t,b] / alpha[t,b]. Where such a sum is so small that a term may have been
-lost, it is done again in log space.
+The cubic part sums products of conditional probabilities, share = alpha[i,a] gamma[i,a -> t,b] / alpha[t,b].
+A sum that is so small that a term may have underflowed is computed again in log space.
 """
 
 import numpy as np
 
 from ndstack.ops.runtime.compiling import compiler
 
-SMALLEST = 1e-250  # a sum below may have lost terms to underflow
+SMALLEST = 1e-250  # a smaller sum may have lost terms to underflow
 LARGEST = 1e40
 NOTHING = -np.inf
 
 
 @compiler()
-def _log_add(values):  # type: ignore[no-untyped-def]
-    """The log of the sum of exponentials."""
+def _log_add(values):
+    """Return the log of the sum of exponentials."""
     top = values.max()
     if top == NOTHING:
         return NOTHING
@@ -32,8 +33,8 @@ def _log_add(values):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def _popped(gamma, pop, t, low, best):  # type: ignore[no-untyped-def]
-    """gamma'[k, c -> t, r] for the rows k + 1 above `low`, [n+1, K, Q]."""
+def _popped(gamma, pop, t, low, best):
+    """Return gamma'[k, c -> t, r] for the rows k + 1 above `low`, [n+1, K, Q]."""
     K, Q = pop.shape[1:]
     found = np.full((gamma.shape[0], K, Q), NOTHING)
     terms = np.empty(K)
@@ -47,8 +48,8 @@ def _popped(gamma, pop, t, low, best):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def _pop_term(gamma, popped, row, t, a, r, y, S, best):  # type: ignore[no-untyped-def]
-    """The pop term of gamma[i, a -> t, (r, y)], in log space."""
+def _pop_term(gamma, popped, row, t, a, r, y, S, best):
+    """Return the pop term of gamma[i, a -> t, (r, y)], in log space."""
     K = gamma.shape[2]
     top = NOTHING
     for k in range(row, t - 1):
@@ -66,8 +67,8 @@ def _pop_term(gamma, popped, row, t, a, r, y, S, best):  # type: ignore[no-untyp
 
 
 @compiler()
-def _scaled(popped, alpha, low, t, Q, S):  # type: ignore[no-untyped-def]
-    """alpha[k, c] gamma'[k, c -> t, r] as numbers [k, Q, K], and the logs of their scales, [Q, S]."""
+def _scaled(popped, alpha, low, t, Q, S):
+    """Return alpha[k, c] gamma'[k, c -> t, r] as scaled numbers, [k, Q, K], and the log scales, [Q, S]."""
     K = Q * S
     scale = np.full((Q, S), NOTHING)
     for k in range(low, t - 1):
@@ -84,10 +85,11 @@ def _scaled(popped, alpha, low, t, Q, S):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def inner_and_forward_weights(push, replace, pop, Q, S, window, first, best):  # type: ignore[no-untyped-def]
-    """gamma [n+1, n+1, K, K], alpha [n+2, K] and shares, of log weights [n, K, K], [n, K, K], [n, K, Q].
+def inner_and_forward_weights(push, replace, pop, Q, S, window, first, best):
+    """Return gamma [n+1, n+1, K, K], alpha [n+2, K] and the shares.
 
-    `first` is 0 if the initial bottom stands on time -1 (the row of that time), else 1.
+    The log weights are push [n, K, K], replace [n, K, K] and pop [n, K, Q]. `first` is 0 if the initial
+    bottom was pushed at time -1, which is row 0, and else 1.
     """
     n, K = push.shape[0], Q * S
     gamma = np.full((n + 1, n + 1, K, K), NOTHING)
@@ -136,8 +138,8 @@ def inner_and_forward_weights(push, replace, pop, Q, S, window, first, best):  #
 
 
 @compiler()
-def _forward(gamma, alpha, share, t, low, best):  # type: ignore[no-untyped-def]
-    """alpha[t] and the shares of column t."""
+def _forward(gamma, alpha, share, t, low, best):
+    """Compute alpha[t] and the shares of column t in place."""
     K = alpha.shape[1]
     terms = np.empty((t + 1 - low) * K)
     for b in range(K):
@@ -152,12 +154,12 @@ def _forward(gamma, alpha, share, t, low, best):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def transition_posteriors(replace, pop, Q, S, window, first, gamma, alpha, share, end):  # type: ignore[no-untyped-def]
-    """The posterior of push, replace and pop at every step, from that of the types at the end.
+def transition_posteriors(replace, pop, Q, S, window, first, gamma, alpha, share, end):
+    """Return the posterior of push, replace and pop at every step, given that of the types at the end.
 
-    `used[i+1, t, a, b]` is the probability that a run contains a push computation from (i, a) to (t, b),
-    `reached[t+1, b]` that its last stack has an element whose push computation ends at (t, b). Each is
-    shared out among the ways to make it.
+    `used[i+1, t, a, b]` is the probability that a run contains a push computation from (i, a) to (t, b), and
+    `reached[t+1, b]` that its last stack has an element whose push computation ends at (t, b). Each of these
+    probabilities is distributed among the terms of its item.
     """
     n, K = replace.shape[0], Q * S
     used = np.zeros((n + 1, n + 1, K, K))
@@ -189,8 +191,8 @@ def transition_posteriors(replace, pop, Q, S, window, first, gamma, alpha, share
 
 
 @compiler()
-def _share_out(replace, S, gamma, alpha, share, used, popped, replaces, t, low):  # type: ignore[no-untyped-def]
-    """Share out column t but for pushes; what pops from (k, c) into state r receive, [n+1, K, Q]."""
+def _share_out(replace, S, gamma, alpha, share, used, popped, replaces, t, low):
+    """Distribute column t except its pushes; return what pops from (k, c) to state r receive, [n+1, K, Q]."""
     K, Q = popped.shape[1:]
     entered = np.zeros(popped.shape)
     numbers, scale = _scaled(popped, alpha, low, t, Q, S)

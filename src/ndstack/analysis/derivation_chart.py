@@ -1,14 +1,13 @@
-"""Lang's chart of one sequence, and how each of its entries is made of others.
+"""Lang's chart of one sequence, and how each of its entries is composed of others.
 
 Every run has one derivation in the grammar that Lang's algorithm parses with (section 7.2):
 
-    alpha(t,b)          -> alpha(i,a) gamma(i,a -> t,b)                            what the top stands on
+    alpha(t,b)          -> alpha(i,a) gamma(i,a -> t,b)                            (i,a) is below the top
     gamma(t-1,a -> t,b) -> push[a -> b]
     gamma(i,a -> t,b)   -> gamma(i,a -> t-1,d) replace[d -> b]
     gamma(i,a -> t,b)   -> gamma(i,a -> k,c) gamma(k,c -> t-1,d) pop[d -> r]       b = (r,y), c = (u,y)
 
-With a window, or without the bottom fix, the chart lacks some entries, and runs are those that the recurrence
-counts.
+With a window, or without the bottom fix, the chart lacks some entries; the runs are those that remain.
 """
 
 from __future__ import annotations
@@ -23,19 +22,20 @@ from ndstack.analysis.stack_run import Action
 from ndstack.analysis.transition_weights import Floats, TransitionWeights
 
 Item = tuple[int, ...]
-"""alpha(t, b) is (t, b); gamma(i, a -> t, b) is (i + 1, t, a, b)."""
+"""An entry of the chart: alpha(t, b) is (t, b), and gamma(i, a -> t, b) is (i + 1, t, a, b)."""
 Leaf = tuple[int, Action, int, int]
-"""Time, action, from type, to type; of a pop, a type whose state it goes to."""
+"""A transition: time, action, and the configuration types before and after it; after a pop, only the state
+matters."""
 
 
 class DerivationChart:
-    """Both charts of one sequence, made when they are first needed.
+    """The charts of one sequence, each computed when it is first needed.
 
     Attributes:
-        weights: what they are made from.
-        best: of the Viterbi semiring, (gamma, alpha).
-        sums: of the log semiring, (gamma, alpha, shares). A share is the probability, given the configuration
-            type (t, b), that the top symbol stands on (i, a).
+        weights: the weights of the transitions.
+        best: the chart (gamma, alpha) of the Viterbi semiring.
+        sums: the chart (gamma, alpha, shares) of the log semiring. A share is the probability, given the
+            configuration type (t, b), that the configuration type below the top symbol is (i, a).
     """
 
     def __init__(self, weights: TransitionWeights) -> None:
@@ -44,9 +44,8 @@ class DerivationChart:
 
     @cached_property
     def sums(self) -> tuple[Floats, Floats, Floats]:
-        """Log weights."""
-        gamma, alpha, share = self._run(False)
-        return gamma, alpha, share
+        """Log weights, and shares."""
+        return self._run(False)
 
     @cached_property
     def best(self) -> tuple[Floats, Floats]:
@@ -55,7 +54,7 @@ class DerivationChart:
 
     @cached_property
     def best_below(self) -> Floats:
-        """The probability of the best way down from each configuration type to the bottom, [n + 2, K]."""
+        """The probability of the best path from each configuration type down to the bottom, [n + 2, K]."""
         from ndstack.analysis.stack_wfa_loops import best_below
 
         found: Floats = best_below(self.sums[2], self.weights.steps, self.weights.bottom_fix)
@@ -70,7 +69,7 @@ class DerivationChart:
         return counting.sums[1]
 
     def setting(self) -> tuple[int, int, int, int]:
-        """|Q|, |Γ|, the window and the first row."""
+        """Return |Q|, |Γ|, the window and the first row."""
         w = self.weights
         window = w.steps + 1 if w.window is None else w.window
         return w.states, w.symbols, window, 0 if w.bottom_fix else 1
@@ -78,7 +77,7 @@ class DerivationChart:
     def _run(self, best: bool) -> tuple[Floats, Floats, Floats]:
         from ndstack.analysis.chart_loops import (
             inner_and_forward_weights,
-        )  # here, since numba takes long to import
+        )  # imported here because numba takes long
 
         found: tuple[Floats, Floats, Floats] = inner_and_forward_weights(
             *self.weights.flat(), *self.setting(), best
@@ -86,7 +85,7 @@ class DerivationChart:
         return found
 
     def terms(self, item: Item, best: bool) -> Floats:
-        """The log weight of every way to make an item, in an order that `parts` knows."""
+        """Return the log weight of every term of an item, in the order of the numbers that `parts` takes."""
         gamma, alpha = self.best if best else self.sums[:2]
         if len(item) == 2:
             t, b = item
@@ -103,7 +102,7 @@ class DerivationChart:
         return np.concatenate([kept, popped.reshape(-1)])
 
     def options(self, item: Item) -> tuple[Floats, NDArray[np.intp]]:
-        """The terms of an item in the Viterbi chart, greatest first, without zeros, and their numbers."""
+        """Return the nonzero terms of an item in the Viterbi chart, greatest first, and their numbers."""
         if item not in self._options:
             scores = self.terms(item, True)
             order = np.argsort(-scores, kind="stable")[: np.count_nonzero(scores > -np.inf)]
@@ -111,7 +110,7 @@ class DerivationChart:
         return self._options[item]
 
     def parts(self, item: Item, number: int) -> tuple[tuple[Item, ...], Leaf | None]:
-        """The items that the term of this number is made of, the last in time first, and its transition."""
+        """Return the items in the term of this number, the last in time first, and its transition."""
         S, K = self.weights.symbols, self.weights.states * self.weights.symbols
         if len(item) == 2:
             t, b = item

@@ -1,4 +1,4 @@
-"""Runs and their stacks as text, for terminals."""
+"""Runs and their stacks as tables of text, for terminals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = ("step", "read", "action", "posterior", "state", "stack")
 
 
 def summary_lines(runs: StackRuns) -> Iterator[str]:
-    """How many runs there are, and how sure the automaton is of one."""
+    """Yield the number of runs, and the entropy of their posterior."""
     if runs.log_weight == -math.inf:
         yield "no run survives"
         return
@@ -23,12 +23,12 @@ def summary_lines(runs: StackRuns) -> Iterator[str]:
 
 
 def run_lines(run: StackRun, posterior: Posterior, title: str) -> Iterator[str]:
-    """A run as a table: what is read and done at each step, with what probability, and the stack after it.
+    """Yield the lines of a table with the symbol, action, posterior, state and stack of each step of a run.
 
     Args:
-        run: to show.
-        posterior: of the runs it was chosen from.
-        title: of the table, before its probability.
+        run: the run.
+        posterior: the posterior of the runs from which it was chosen.
+        title: the title of the table, which precedes the probability of the run.
     """
     names = run.names
     rows = [COLUMNS, ("0", "", "", "", names.states[0], names.symbols[0])]
@@ -52,7 +52,7 @@ def run_lines(run: StackRun, posterior: Posterior, title: str) -> Iterator[str]:
 
 
 def probability_of(move: Move, posterior: Posterior) -> float:
-    """The posterior probability of a transition at its step."""
+    """Return the posterior probability of a transition at its step."""
     place = (move.time - 1, move.state, move.symbol, move.target)
     if move.pushed is None:
         return float(posterior.pop[place])

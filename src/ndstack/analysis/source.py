@@ -1,4 +1,4 @@
-"""What can be looked at by name: run folders, saved models, shipped automata, grammar files to compile."""
+"""Models by name: run folders, saved models, the zoo, automata that ship, and grammar files to compile."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from ndstack.errors import NdstackError
 from ndstack.grammars import CFG, read_grammar
 from ndstack.grammars.grammar import Word
 from ndstack.languages import Language, from_grammar
-from ndstack.languages.language import Lengths
 from ndstack.nn import load, recognizer
 from ndstack.nn.proofs.examples import example, grammars, intersections
 from ndstack.nn.proofs.recognition import Recognizer, split_line
 from ndstack.nn.storage.files import CONFIGURATION
+from ndstack.settings.data import Lengths
 from ndstack.training import Run
-from ndstack.training.material import find_language
+from ndstack.training.material import language_of
 from ndstack.training.run import is_run
 
 EXAMPLES = (*grammars, *intersections)
 """The names of the automata that ship."""
 
 SHORT: Lengths = (1, 20)
-"""Lengths for compiled grammars, which were not trained on any."""
+"""The lengths for compiled grammars, which were not trained."""
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A model to look at.
+    """A model, and what is known about it.
 
     Attributes:
-        name: what it was opened as.
-        label: what kind of model it is, and on what.
+        name: the name under which it was opened.
+        label: a description of the model and its language.
         model: the network, in evaluation mode.
-        language: that it was trained on or compiled from, if it is one.
-        lengths: of the strings it was trained on, for the true distribution and for sampling.
-        run: the run folder, if it is one.
+        language: the language on which it was trained or from which it was compiled, if it is known.
+        lengths: the lengths of its training strings, for the true distribution and for sampling.
+        run: the training run, if the model comes from one.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Source:
         return self.model.alphabet
 
     def split(self, text: str) -> tuple[str, ...]:
-        """The symbols of a string as typed; an error if the model does not know one."""
+        """Return the symbols of a string as typed; an unknown symbol is an error."""
         word = tuple(text.split("\t")) if "\t" in text else split_line(text, self.alphabet)
         for symbol in word:
             if symbol not in self.alphabet:
@@ -63,23 +63,24 @@ class Source:
         return word
 
     def join(self, word: Word) -> str:
-        """A string as it can be typed."""
+        """Return a string in the form in which it can be typed."""
         return ("" if all(len(symbol) == 1 for symbol in self.alphabet) else " ").join(word)
 
     def trace(self, word: Word) -> Trace:
-        """Everything the stacks do on a string."""
+        """Return a trace of the model and its stacks on a string."""
         language = None if isinstance(self.model, Recognizer) else self.language
         return trace(self.model, word, language, self.lengths)
 
 
 def open_source(name: str | Path, read: Callable[[Path], CFG] = read_grammar) -> Source:
-    """A run folder, a saved model, a network of the zoo, the name of a shipped automaton, or a grammar file.
+    """Open a run folder, a saved model, a network of the zoo, an automaton that ships, or a grammar file.
 
-    A run, model or file comes before an automaton of the same name.
+    A run, model or file takes precedence over an automaton of the same name.
 
     Args:
-        name: of one of these.
-        read: what reads a grammar file; commands give one that warns of inconsistent probabilities.
+        name: the name or path of one of these.
+        read: the function that reads a grammar file; commands use one that warns of inconsistent
+        probabilities.
     """
     path, name = zoo.resolve(name), str(name)
     if (path.is_dir() and name not in EXAMPLES) or _is_model(path):
@@ -107,7 +108,7 @@ def _is_model(path: Path) -> bool:
 def _open_folder(path: Path, name: str) -> Source:
     if is_run(path):
         run = Run.open(path)
-        language, lengths = find_language(run.config), run.config.data.lengths
+        language, lengths = language_of(run.config), run.config.data.lengths
         label = f"{run.label} on {run.config.language}"
         return Source(name, label, run.load(), language, lengths, run)
     if (path / CONFIGURATION).exists():

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ndstack.automata import BOTTOM
 
@@ -19,12 +19,12 @@ ACTIONS: tuple[Action, ...] = ("push", "replace", "pop")
 
 @dataclass(frozen=True)
 class Names:
-    """What is read at each step, and what states and stack symbols are called.
+    """The symbols that are read, and the names of states and stack symbols.
 
     Attributes:
         inputs: the symbol read at each of n steps.
-        states: of each state; the start state is the first.
-        symbols: of each stack symbol; the bottom symbol is the first.
+        states: the names of the states, the start state first.
+        symbols: the names of the stack symbols, the bottom symbol first.
     """
 
     inputs: tuple[str, ...]
@@ -33,7 +33,7 @@ class Names:
 
     @classmethod
     def numbered(cls, inputs: Sequence[str], states: int, symbols: int) -> Names:
-        """q0, q1, ... and ⊥, 1, 2, ..."""
+        """Return the names q0, q1, ... for states and ⊥, 1, 2, ... for stack symbols."""
         return cls(
             tuple(inputs),
             tuple(f"q{number}" for number in range(states)),
@@ -41,11 +41,11 @@ class Names:
         )
 
     def type(self, state: int, symbol: int) -> str:
-        """A configuration type, `q, x`."""
+        """Return the name `q, x` of a configuration type."""
         return f"{self.states[state]}, {self.symbols[symbol]}"
 
     def types(self) -> tuple[str, ...]:
-        """All configuration types in the order of readings."""
+        """Return the names of all configuration types, in the order of readings."""
         pairs = ((q, x) for q in range(len(self.states)) for x in range(len(self.symbols)))
         return tuple(self.type(q, x) for q, x in pairs)
 
@@ -57,10 +57,10 @@ class Move:
     Attributes:
         time: the step, from 1.
         action: push, replace or pop.
-        state, symbol: before it, the state and the symbol on top.
-        target: the state after it.
-        pushed: the symbol pushed or put in the place of the top; None for a pop.
-        log_weight: of the transition at this step.
+        state, symbol: the state and the top symbol before the step.
+        target: the state after the step.
+        pushed: the symbol that is pushed, or that replaces the top symbol; None for a pop.
+        log_weight: the log weight of the transition at this step.
     """
 
     time: int
@@ -74,7 +74,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Element:
-    """A symbol on a stack, and the step at which its place was pushed; 0 for the initial bottom."""
+    """A symbol on a stack, and the step at which its place was pushed, which is 0 for the initial bottom."""
 
     symbol: int
     pushed: int
@@ -89,19 +89,19 @@ class StackConfiguration:
     stack: tuple[Element, ...]
 
     def symbols(self) -> tuple[int, ...]:
-        """The stack's symbols, bottom first."""
+        """Return the stack's symbols, bottom first."""
         return tuple(element.symbol for element in self.stack)
 
 
 @dataclass(frozen=True)
 class StackRun:
-    """One run: a transition for each step.
+    """One run of the differentiable WPDA.
 
     Attributes:
-        moves: one for each step.
-        names: of what the moves refer to by number.
-        log_weight: the sum of the moves' log weights.
-        log_probability: of this run among all those it was chosen from.
+        moves: one move for each step.
+        names: the names of what the moves refer to by number.
+        log_weight: the sum of the log weights of the moves.
+        log_probability: the log probability of this run among the runs from which it was chosen.
     """
 
     moves: tuple[Move, ...]
@@ -111,12 +111,12 @@ class StackRun:
 
     @property
     def probability(self) -> float:
-        """Of this run among all those it was chosen from."""
+        """The probability of this run among the runs from which it was chosen."""
         return math.exp(self.log_probability)
 
     @cached_property
     def configurations(self) -> tuple[StackConfiguration, ...]:
-        """Before the first step and after each."""
+        """The configurations before the first step and after each step."""
         stack: tuple[Element, ...] = (Element(0, 0),)
         found = [StackConfiguration(0, 0, stack)]
         for move in self.moves:
@@ -132,12 +132,12 @@ class StackRun:
         return tuple(found)
 
     def stacks(self) -> list[tuple[str, ...]]:
-        """The names on the stack, bottom first, before the first step and after each."""
+        """Return the symbols of the stack by name, bottom first, before the first step and after each."""
         names = self.names.symbols
         return [tuple(names[x] for x in configuration.symbols()) for configuration in self.configurations]
 
     def arcs(self) -> list[tuple[int, int]]:
-        """Steps that belong together: (push, pop) of each place that is pushed and popped."""
+        """Return the steps (push, pop) at which each place is pushed and popped."""
         before = self.configurations
         return [
             (before[move.time - 1].stack[-1].pushed, move.time)
@@ -146,16 +146,17 @@ class StackRun:
         ]
 
     def tree(self, types: bool = False) -> Tree:
-        """The run as a tree whose leaves are the symbols read.
+        """Return the run as a tree whose leaves are the symbols read.
 
         A node is a place on the stack. Its children are, in order of time, the symbol read when it was
-        pushed, those read when it was replaced, whatever was pushed on it, and the symbol read when it was
-        popped. Its label is the symbol it had, or several, as in `1→2`, if it was replaced. The root is
+        pushed, the symbols read when it was replaced, the places pushed onto it, and the symbol read when it
+        was popped. Its label is its stack symbol, or several, as in `1→2`, if it was replaced. The root is
         the initial bottom.
 
         Args:
-            types: put the configuration type `q, x` after each step over the symbol read at it. Then two runs
-                never have the same tree.
+            types: whether each symbol read has the configuration type `q, x` after its step as its parent.
+            Then
+                no two runs have the same tree.
         """
         from nltk import Tree
 
@@ -163,7 +164,7 @@ class StackRun:
         root = Tree(names.symbols[0], [])
         open_ = [root]
         for move, after in zip(self.moves, self.configurations[1:], strict=True):
-            leaf: Any = names.inputs[move.time - 1]
+            leaf: str | Tree = names.inputs[move.time - 1]
             if types:
                 leaf = Tree(names.type(after.state, after.stack[-1].symbol), [leaf])
             if move.action == "push":
@@ -180,8 +181,8 @@ class StackRun:
                 open_.pop()
         return root
 
-    def to_json(self) -> dict[str, Any]:
-        """Everything by name, for `json.dumps`."""
+    def to_json(self) -> dict[str, object]:
+        """Return the run, with all names, for `json.dumps`."""
         names = self.names
         steps = [
             {

@@ -1,35 +1,32 @@
-"""All runs of the differentiable WPDA on one sequence: best, sampled, posteriors, entropy (section 11.2.1).
+"""All runs of the differentiable WPDA on one sequence: best, sampled, posterior, entropy (section 11.2.1).
 
-A run is decomposed from its end (`ndstack.analysis.derivation_chart`): by the greatest terms of the Viterbi
-chart, or by chance with the terms of the log chart as probabilities.
+A run is decomposed from its end (`ndstack.analysis.derivation_chart`), by the greatest terms of the Viterbi
+chart, or at random with the terms of the log chart as probabilities.
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from ndstack.analysis.derivation_chart import DerivationChart, Item
+from ndstack.analysis.derivation_chart import DerivationChart, Item, Leaf
 from ndstack.analysis.stack_run import Move, StackRun
 from ndstack.analysis.transition_weights import Floats, Posterior, TransitionWeights, shares
+from ndstack.analysis.viterbi import close_determined_items, derivations_by_weight, expand_item
 from ndstack.errors import NdstackError
 from ndstack.grammars.length_sampling import Random
-
-Linked = tuple[Any, Any] | None
-"""A list that shares its tail with others: first and rest."""
+from ndstack.grammars.linked import Linked, elements
 
 
 class StackRuns:
-    """The runs of one sequence that end at some time in some configuration types; by default, all.
+    """The runs of one sequence that end at some time in some configuration types; by default, all runs.
 
     Attributes:
-        weights: of the transitions.
+        weights: the weights of the transitions.
         time: the number of steps of each run.
         end: the configuration types (state, symbol) in which they end, or None for any.
     """
@@ -41,7 +38,7 @@ class StackRuns:
         self.chart = DerivationChart(weights)
 
     def at(self, time: int | None = None, end: Iterable[tuple[int, int]] | None = None) -> StackRuns:
-        """The runs on a prefix, with any end or one of those given; the charts are shared."""
+        """Return the runs to an earlier time, with any end or with one of those given; charts are shared."""
         time = self.time if time is None else time
         if not 0 <= time <= self.weights.steps:
             raise NdstackError(f"time {time} given, expected 0 to {self.weights.steps}, the number of steps")
@@ -54,13 +51,13 @@ class StackRuns:
         return found
 
     def accepting(self) -> StackRuns:
-        """The runs to the same time that accept."""
+        """Return the runs to the same time that accept."""
         if self.weights.accept is None:
-            raise NdstackError("the model has no accept states; only compiled recognisers do")
+            raise NdstackError("the model has no accept states; only compiled recognisers have them")
         return self.at(end=self.weights.accept)
 
     def _ends(self, alpha: Floats) -> Floats:
-        """alpha[t, .], with zero (-inf) where runs must not end, [K]."""
+        """Return alpha[t, .], with -inf for the types in which runs must not end, [K]."""
         row: Floats = alpha[self.time + 1]
         if self.end is None:
             return row
@@ -77,7 +74,7 @@ class StackRuns:
 
     @property
     def ends(self) -> Floats:
-        """[Q, S]: the probability of each configuration type at the end; for any end, the reading."""
+        """The probability of each configuration type at the end, [Q, S]; for any end, this is the reading."""
         logs = self._ends(self.chart.sums[1])
         return shares(logs[None]).reshape(self.weights.states, self.weights.symbols)
 
@@ -87,57 +84,31 @@ class StackRuns:
         return float(np.logaddexp.reduce(self._ends(self.chart.counts)))
 
     def count(self) -> int:
-        """How many runs of non-zero weight there are; exact up to 10^12, to about 12 digits beyond."""
+        """Return the number of runs of nonzero weight: exact up to 10^12, about 12 digits beyond that."""
         log = self.log_count
         if log > 700:
             raise NdstackError(f"there are about 10^{log / math.log(10):.0f} runs, more than a float holds")
         return round(math.exp(log))
 
     def best(self) -> StackRun:
-        """The run of greatest weight (Viterbi)."""
+        """Return the run of greatest weight (Viterbi)."""
         found = next(self.in_order(), None)
         if found is None:
             raise NdstackError(f"no run survives to time {self.time} with the end asked for")
         return found
 
     def k_best(self, k: int) -> list[StackRun]:
-        """The k runs of greatest weight, the greatest first; all of them if there are fewer."""
+        """Return the k runs of greatest weight, the greatest first; all of them if there are fewer."""
         return list(itertools.islice(self.in_order(), k))
 
     def in_order(self) -> Iterator[StackRun]:
-        """All runs, the greatest weight first.
-
-        A best-first search over partial derivations. What an open item can still gain is known from the
-        Viterbi chart, so that a partial derivation is never opened before a better one; of equal ones the
-        newest is opened first, which completes a run before the next of many equal ones is begun.
-        """
-        total, chart, number = self.log_weight, self.chart, itertools.count(0, -1)
-        ends = self._ends(chart.best[1])
-        roots = [(float(ends[b]), int(b)) for b in np.argsort(-ends, kind="stable") if ends[b] > -np.inf]
-        # (-bound, tie-breaker, open items and transitions as linked lists, which option of the first item)
-        heap: list[tuple[float, int, Linked, Linked, int]] = [
-            (-bound, next(number), ((self.time, b), None), None, 0) for bound, b in roots
-        ]
-        heapq.heapify(heap)
-        while heap:
-            negative, _, open_, leaves, choice = heapq.heappop(heap)
-            open_, leaves = _settle(open_, leaves)
-            if open_ is None:
-                yield self._run(leaves, total)
-                continue
-            item, rest = open_
-            scores, numbers = chart.options(item)
-            if choice + 1 < len(scores):
-                worse = negative + float(scores[choice] - scores[choice + 1])
-                heapq.heappush(heap, (worse, next(number), open_, leaves, choice + 1))
-            parts, leaf = chart.parts(item, int(numbers[choice]))
-            for part in reversed(parts):
-                rest = (part, rest)
-            new = leaves if leaf is None else (leaf, leaves)
-            heapq.heappush(heap, (negative, next(number), rest, new, 0))
+        """Yield all runs, the run of greatest weight first."""
+        total, ends = self.log_weight, self._ends(self.chart.best[1])
+        for leaves in derivations_by_weight(self.chart, self.time, ends):
+            yield self._run(leaves, total)
 
     def sample(self, count: int, rng: Random) -> list[StackRun]:
-        """Runs drawn from the posterior, independently; `rng` is a numpy Generator or a `random.Random`."""
+        """Return independent samples of the posterior; `rng` is numpy's `Generator` or a `random.Random`."""
         total = self.log_weight
         if total == -math.inf:
             raise NdstackError(f"no run survives to time {self.time} with the end asked for")
@@ -145,20 +116,15 @@ class StackRuns:
         bounds: dict[Item, Floats] = {}
         found = []
         for _ in range(count):
-            open_: Linked = ((self.time, _draw(first, rng)), None)
-            leaves: Linked = None
-            while True:
-                open_, leaves = _settle(open_, leaves)
-                if open_ is None:
-                    break
-                item, open_ = open_
+            open_, leaves = close_determined_items(((self.time, _draw(first, rng)), None), None)
+            while open_ is not None:
+                item = open_[0]
                 if item not in bounds:
                     terms = self.chart.terms(item, False)
                     bounds[item] = np.cumsum(np.exp(terms - terms.max()))
-                parts, leaf = self.chart.parts(item, _draw(bounds[item], rng))
-                for part in reversed(parts):
-                    open_ = (part, open_)
-                leaves = leaves if leaf is None else (leaf, leaves)
+                open_, leaves = close_determined_items(
+                    *expand_item(self.chart, (open_, leaves), _draw(bounds[item], rng))
+                )
             found.append(self._run(leaves, total))
         return found
 
@@ -178,7 +144,7 @@ class StackRuns:
         return Posterior(push.reshape(n, Q, S, Q, S), replace.reshape(n, Q, S, Q, S), pop.reshape(n, Q, S, Q))
 
     def entropy(self) -> float:
-        """The entropy of the posterior over runs, in nats: log Z - Σ p(run) log weight(run)."""
+        """Return the entropy of the posterior over runs, in nats: log Z - Σ p(run) log weight(run)."""
         total = self.log_weight
         if total == -math.inf:
             raise NdstackError(f"no run survives to time {self.time} with the end asked for")
@@ -189,10 +155,9 @@ class StackRuns:
             expected += float(shares[used] @ logs[used])
         return max(0.0, total - expected)
 
-    def _run(self, leaves: Linked, total: float) -> StackRun:
+    def _run(self, leaves: Linked[Leaf], total: float) -> StackRun:
         w, moves = self.weights, []
-        while leaves is not None:
-            (time, action, source, target), leaves = leaves
+        for time, action, source, target in elements(leaves):
             (q, x), (r, y) = divmod(source, w.symbols), divmod(target, w.symbols)
             if action == "pop":
                 moves.append(Move(time, action, q, x, r, None, float(w.pop[time - 1, q, x, r])))
@@ -204,24 +169,7 @@ class StackRuns:
         return StackRun(tuple(moves), w.names, weight, weight - total)
 
 
-def _settle(open_: Linked, leaves: Linked) -> tuple[Linked, Linked]:
-    """Take off open items that are made in one way only: the start, and single pushes."""
-    while open_ is not None:
-        item, rest = open_
-        if len(item) == 2:
-            if item[0] > 0:
-                break
-        else:
-            row, t, a, b = item
-            if row < t:
-                break
-            if t:
-                leaves = ((t, "push", a, b), leaves)
-        open_ = rest
-    return open_, leaves
-
-
 def _draw(bounds: Floats, rng: Random) -> int:
-    """A place by chance, from cumulative weights; never one of weight 0."""
+    """Return a random index, given cumulative weights; never one of weight 0."""
     place = np.searchsorted(bounds, rng.random() * bounds[-1], side="right")
     return int(min(place, np.searchsorted(bounds, bounds[-1])))

@@ -1,9 +1,9 @@
-"""What a stack of any kind does over time, from what its owner tells it.
+"""The actions, readings and attention of a stack of any kind over time, computed from its inputs.
 
-Readings, actions and attention are computed in float64. By section 9.2 the reading of a superposition stack
-is a sum of pushed vectors, each times the weight of the runs that have it on top, and that of a
-stratification stack is such a sum by definition: the coefficients are an attention distribution, and pushing
-unit vectors shows them.
+Everything is computed in float64. According to section 9.2, the reading of a superposition stack is a sum of
+pushed vectors, each multiplied by the weight of the runs that have it on top; the reading of a stratification
+stack is such a sum by definition. The coefficients are an attention distribution. They are the readings of a
+stack onto which unit vectors are pushed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from ndstack.stacks import Nondeterministic, Several, Stack, Stratification, Sup
 
 Kind = Literal["nondeterministic", "superposition", "stratification"]
 
-Caught = list[tuple[str, Stack[Any], Tensor, Tensor | None]]
-"""Whose stack it is, the stack, its action logits [n, A] and pushed vectors [n, m]."""
+CaughtStack = tuple[str, Stack[Any], Tensor, Tensor | None]
+"""The owner of each stack, the stack, its action logits [n, A] and its pushed vectors [n, m]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,20 +36,21 @@ class StackTrace:
     """One stack over n steps.
 
     Attributes:
-        where: whose stack it is: "RNN", "layer 3", "layer 3, stack 1".
-        kind: of stack.
-        inputs: what is read at each step.
+        where: the owner of the stack: "RNN", "layer 3", "layer 3, stack 1".
+        kind: the kind of stack.
+        inputs: the symbol read at each step.
         action_names: push, replace, pop; push, no-op, pop; or push, pop.
-        actions: [n, A], the weight of each action. Of a nondeterministic stack, that of all transitions of
-            this type divided by that of all transitions; of a superposition stack, probabilities; of a
-            stratification stack, strengths.
-        reading_names: of the numbers of a reading.
-        readings: [n, R], after each step.
-        attention: [n, n + 1], how much of each reading is what was pushed at step j. Step 0 is the initial
-            bottom; of the other stacks, the share of the empty stack.
-        attention_by_type: [n, Q, S, n + 1], of a nondeterministic stack, given the state and top symbol.
-        vectors: [n, m], pushed, or None if the stack has none.
-        weights: of the transitions, if the stack is nondeterministic.
+        actions: the weight of each action, [n, A]. For a nondeterministic stack, it is the share of all
+            transitions of this type in the total weight; for a superposition stack, a probability; for a
+            stratification stack, a strength.
+        reading_names: the names of the numbers in a reading.
+        readings: the reading after each step, [n, R].
+        attention: the share of each reading that was pushed at step j, [n, n + 1]. Step 0 is the initial
+            bottom or, for other kinds of stacks, the empty stack.
+        attention_by_type: the attention of a nondeterministic stack given the state and the top symbol,
+            [n, Q, S, n + 1].
+        vectors: the pushed vectors, [n, m]; None if the stack has none.
+        weights: the weights of the transitions, if the stack is nondeterministic.
     """
 
     where: str
@@ -66,7 +67,7 @@ class StackTrace:
 
     @property
     def steps(self) -> int:
-        """n."""
+        """The number of steps n."""
         return len(self.inputs)
 
     @cached_property
@@ -78,12 +79,12 @@ class StackTrace:
 
 
 def stack_traces(
-    caught: Caught,
+    caught: list[CaughtStack],
     inputs: tuple[str, ...],
     names: Names | None = None,
     accept: frozenset[tuple[int, int]] | None = None,
 ) -> Iterator[StackTrace]:
-    """What each stack did, given what it was told; `Several` stacks one by one."""
+    """Yield the trace of each stack, given its inputs; the stacks within a `Several` come one by one."""
     for where, stack, logits, vectors in caught:
         for place, part, own, pushed in _single(where, stack, logits.double(), vectors):
             if isinstance(part, Superposition):
@@ -93,13 +94,11 @@ def stack_traces(
             elif isinstance(part, Nondeterministic | Unnormalized):
                 yield _nondeterministic(place, part, own, pushed, inputs, names, accept)
             else:
-                raise NdstackError(
-                    f"a {type(part).__name__} given; nothing is known about this kind of stack"
-                )
+                raise NdstackError(f"a {type(part).__name__} given; this kind of stack cannot be traced")
 
 
-def _single(where: str, stack: Stack[Any], logits: Tensor, vectors: Tensor | None) -> Iterator[Any]:
-    """The stacks within a `Several`, with what is theirs, vectors in float64."""
+def _single(where: str, stack: Stack[Any], logits: Tensor, vectors: Tensor | None) -> Iterator[CaughtStack]:
+    """Yield the stacks within a `Several`, each with its part of the inputs, vectors in float64."""
     if not isinstance(stack, Several):
         yield where, stack, logits, None if vectors is None else vectors.double()
         return
@@ -117,7 +116,7 @@ def _single(where: str, stack: Stack[Any], logits: Tensor, vectors: Tensor | Non
 def _superposition(
     where: str, stack: Superposition, logits: Tensor, vectors: Tensor | None, inputs: tuple[str, ...]
 ) -> Iterator[StackTrace]:
-    """By section 9.2 a reading is a sum of pushed vectors; unit vectors show with which coefficients."""
+    """Yield the trace of each stack of a superposition stack."""
     assert vectors is not None
     sizes = (stack.push_size,) if stack.synchronized else stack.sizes
     for number, (size, own) in enumerate(zip(sizes, torch.split(logits, 3, dim=1), strict=True)):
@@ -215,17 +214,17 @@ def _numbered(size: int) -> tuple[str, ...]:
 
 
 def _units(n: int) -> Tensor:
-    """The unit vectors of n dimensions (at least one), one for each step, [1, n, n]."""
+    """Return the unit vectors of n dimensions (at least one), one for each step, [1, n, n]."""
     return torch.eye(n, max(n, 1), dtype=torch.float64)[None]
 
 
 def _with_rest(coefficients: Tensor) -> Floats:
-    """[n, n + 1]: the coefficients of what was pushed, after what they lack of 1."""
+    """Return [n, n + 1]: 1 minus the sum of the coefficients, followed by the coefficients."""
     rest = (1 - coefficients.sum(dim=1, keepdim=True)).clamp_min(0.0)
     return to_numpy(torch.cat([rest, coefficients], dim=1))
 
 
 def to_numpy(tensor: Tensor) -> Floats:
-    """In float64, without gradients."""
+    """Return a tensor as an array in float64, without gradients."""
     array: Floats = tensor.detach().cpu().numpy().astype(np.float64, copy=False)
     return array

@@ -1,4 +1,4 @@
-"""The stack WFA with probabilities, and the most probable stacks (sections 4.4 and 4.5)."""
+"""The stack WFA with marginal probabilities, and the most probable stacks (sections 4.4 and 4.5)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ndstack.semirings import LOG
 
 @dataclass(frozen=True, eq=False)
 class StackWFAMarginals:
-    """The stack WFA at one time, only what lies on a path to an end that counts.
+    """The part of the stack WFA at one time that lies on paths to its accept states.
 
     Attributes:
-        wfa: weights are the logs of the inner weights gamma.
-        nodes: for each state of it, the probability that it is on the path of the stack. The probabilities of
-            the nodes of the current time are the reading.
-        edges: for each edge of it, in its order, the same.
+        wfa: the stack WFA; the weights of its edges are log inner weights.
+        nodes: the probability that each node is on the path of the stack. The probabilities of the nodes of
+            the current time are the reading.
+        edges: the probability that each edge of `wfa`, in its order, is on the path of the stack.
     """
 
     wfa: StackWFA[float]
@@ -28,12 +28,13 @@ class StackWFAMarginals:
 
 
 def stack_wfa_marginals(runs: StackRuns, least: float = 0.0, most: int | None = None) -> StackWFAMarginals:
-    """The stack WFA at `runs.time`, for the ends that `runs` have.
+    """Return the stack WFA at `runs.time`, whose accept states are the ends of these runs.
 
     Args:
-        runs: of a sequence.
-        least: leave out nodes and edges whose probability is not above this.
-        most: how many edges there may be; then the most probable paths are kept, each of them whole.
+        runs: the runs of a sequence.
+        least: nodes and edges are left out if their probability is not greater than this.
+        most: the largest number of edges. If there are more, the most probable paths are kept, each as a
+        whole.
     """
     from ndstack.analysis.stack_wfa_loops import on_path
 
@@ -66,12 +67,14 @@ def stack_wfa_marginals(runs: StackRuns, least: float = 0.0, most: int | None = 
 
 @dataclass(frozen=True)
 class StackProbability:
-    """A state and a stack of symbols, bottom first, and the probability that a run ends so.
+    """A state and a stack, and the probability that a run ends with them.
 
     Attributes:
-        state, stack: as numbers.
-        probability: that a run ends so.
-        whole: if not, `stack` is only the upper part, and the probability that of all stacks that have it.
+        state: the number of the state.
+        stack: the numbers of the stack symbols, bottom first.
+        probability: the probability that a run ends with this state and stack.
+        whole: whether `stack` is a whole stack. If not, it is the upper part of several, and the probability
+            is that of all of them together.
     """
 
     state: int
@@ -83,12 +86,12 @@ class StackProbability:
 def most_probable_stacks(
     runs: StackRuns, k: int, limit: int = 100_000_000, *, parts: bool = False
 ) -> list[StackProbability]:
-    """The k most probable pairs of state and stack at `runs.time`, most probable first.
+    """Return the k most probable pairs of state and stack at `runs.time`, the most probable first.
 
-    Runs that end with the same stack are added up, however it came about. Stacks are opened from the top; the
-    probability of all stacks with the same upper part bounds that of each, so none is missed. Where the
-    distribution is so flat that this takes more than `limit` multiplications, the list is shorter; with
-    `parts`, it is then filled up with the most probable upper parts of the other stacks.
+    The probability of a stack is the sum over all runs that end with it. Stacks are extended from the top
+    down; the probability of all stacks with the same upper part is a bound for each of them, so none is
+    missed. If the distribution is so flat that this takes more than `limit` multiplications, the list is
+    shorter; with `parts`, it is then completed with the most probable upper parts of the other stacks.
     """
     from ndstack.analysis.stack_wfa_loops import search_stacks
 
@@ -105,7 +108,7 @@ def most_probable_stacks(
 def _stack(
     one: int, probability: float, parent: list[int], symbol: list[int], S: int, whole: bool
 ) -> StackProbability:
-    """The stack that an entry of the search stands for, read from its bottom to its top."""
+    """Return the stack of an entry of the search, from its bottom to its top."""
     stack, first = [], one
     while one >= 0:
         if symbol[one] >= 0:

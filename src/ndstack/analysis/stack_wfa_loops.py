@@ -1,19 +1,20 @@
-"""Compiled walks over the stack WFA, from the top of a stack down.
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""Compiled searches of the stack WFA, from the top of a stack down.
 
-`share[i + 1, t, a, b]` is the probability, given the configuration type (t, b), that the top symbol stands on
-(i, a), as in `ndstack.analysis.derivation_chart`; row 0 is time -1.
+`share[i + 1, t, a, b]` is the probability, given the configuration type (t, b), that (i, a) is below the top
+symbol, as in `ndstack.analysis.derivation_chart`; row 0 is time -1.
 """
 
 import numpy as np
 
 from ndstack.ops.runtime.compiling import compiler
 
-NEGLIGIBLE = 1e-15  # of the probability that is shared out
+NEGLIGIBLE = 1e-15  # a smaller fraction of the probability is ignored
 
 
 @compiler()
-def best_below(share, t, bottom_fix):  # type: ignore[no-untyped-def]
-    """The probability of the best path from the bottom to each node, given that node, [t + 2, K]."""
+def best_below(share, t, bottom_fix):
+    """Return the probability of the best path from the bottom to each node, given that node, [t + 2, K]."""
     K = share.shape[3]
     best = np.zeros((t + 2, K))
     best[0, 0] = 1.0
@@ -28,13 +29,13 @@ def best_below(share, t, bottom_fix):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def on_path(share, below, ends, t, least, most):  # type: ignore[no-untyped-def]
-    """Which nodes and edges the stack at time t has, and how probably; `below` is from `best_below`.
+def on_path(share, below, ends, t, least, most):
+    """Return the marginal probabilities of nodes and edges at time t; `below` is from `best_below`.
 
-    Returns the probability of each node, [t + 2, K]; the edges whose probability is above `least`, as
-    (row, time, a, b), [number, 4]; and their probabilities. If there are more than `most`, those on the best
-    paths are kept: an edge's score is the probability of the best path through it, and all edges of that path
-    have at least as much. `most` is -1 for all edges.
+    The results are the probability of each node, [t + 2, K]; the edges whose probability is greater than
+    `least`, as (row, time, a, b), [number, 4]; and their probabilities. If there are more than `most`, the
+    edges on the best paths are kept: the score of an edge is the probability of the best path through it, and
+    all edges of that path have at least the same score. `most` is -1 for all edges.
     """
     K, number, enough = share.shape[3], 0, -1.0
     reached, above = np.zeros((t + 2, K)), np.zeros((t + 2, K))
@@ -51,7 +52,7 @@ def on_path(share, below, ends, t, least, most):  # type: ignore[no-untyped-def]
                     total += size
                     best = max(best, step)
                     if step * under > enough and size > least:
-                        if number == len(scores):  # keep the best most + 1 and what is as good as the last
+                        if number == len(scores):  # keep the best most + 1 and what equals the last
                             enough = np.partition(scores, number - most - 1)[number - most - 1] * (1 - 1e-9)
                             places, sizes, scores, number = _keep(places, sizes, scores, enough)
                         places[number] = row, time, a, b
@@ -62,15 +63,15 @@ def on_path(share, below, ends, t, least, most):  # type: ignore[no-untyped-def]
     places, sizes, scores = places[:number], sizes[:number], scores[:number]
     if 0 <= most < number:
         cut = np.partition(scores, number - most - 1)[number - most - 1]
-        # with room for rounding, so that no path is cut in two; the best path is always kept
+        # The tolerance for rounding keeps paths whole; the best path is always kept.
         kept = scores > min(cut * (1 + 1e-9), scores.max() * (1 - 1e-9))
         places, sizes = places[kept], sizes[kept]
     return reached, places, sizes
 
 
 @compiler()
-def _keep(places, sizes, scores, enough):  # type: ignore[no-untyped-def]
-    """What scores above `enough`, with as much room again, and how much it is."""
+def _keep(places, sizes, scores, enough):
+    """Return the entries with scores above `enough`, in arrays with room for more, and their number."""
     kept = scores > enough
     number = kept.sum()
     room = max(2 * number, len(scores))
@@ -80,8 +81,8 @@ def _keep(places, sizes, scores, enough):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def _below(share, under, rows, K):  # type: ignore[no-untyped-def]
-    """The probability of what the nodes `under` [rows * K] stand on, [(rows + 1) * K], and the work done."""
+def _below(share, under, rows, K):
+    """Return the probability of the nodes below `under` [rows * K], [(rows + 1) * K], and the work done."""
     standing = np.zeros((rows + 1, K))
     least = NEGLIGIBLE * under.sum()
     work = rows * K
@@ -105,13 +106,13 @@ def _below(share, under, rows, K):  # type: ignore[no-untyped-def]
 
 
 @compiler()
-def search_stacks(share, ends, t, S, bottom_fix, k, limit):  # type: ignore[no-untyped-def]
-    """Best-first search for the k most probable stacks at time t, opened from the top.
+def search_stacks(share, ends, t, S, bottom_fix, k, limit):
+    """Find the k most probable stacks at time t by best-first search, from the top down.
 
-    Returns for each upper part of a stack its probability, the upper part it goes on from (-1 if none), its
-    last symbol (-1 if it ends there) and what it is: 0 open, 1 opened, 2 a whole stack, 3 a whole stack that
-    is among the results. The first K parts are the configuration types. Ends when k stacks are found or
-    `limit` multiplications are done.
+    The results are, for each upper part of a stack, its probability, the upper part that it extends (-1 if
+    none), its last symbol (-1 if it ends there) and its kind: 0 open, 1 extended, 2 a whole stack, 3 a whole
+    stack that is among the results. The first K parts are the configuration types. The search ends when k
+    stacks are found or `limit` multiplications are done.
     """
     K, rows, size = share.shape[3], t + 1, 256
     mass, parent = np.zeros(size), np.full(size, -1)

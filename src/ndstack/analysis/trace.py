@@ -1,8 +1,8 @@
-"""Everything that a network's stacks do while it reads a string, step by step.
+"""A trace of a network and its stacks while it reads a string, step by step.
 
 `trace(model, word)` works for every language model and recogniser, recurrent or with stack attention. The
-model runs as it is; what its controller, or the layer below, tells the stack is caught on the way, and all
-else is computed from that in float64.
+model runs unchanged; hooks record the inputs of its stacks, from which everything else is computed in
+float64.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ndstack.analysis.stack_run import Names
-from ndstack.analysis.stack_trace import Caught, StackTrace, stack_traces, to_numpy
+from ndstack.analysis.stack_trace import CaughtStack, StackTrace, stack_traces, to_numpy
 from ndstack.analysis.transition_weights import Floats
 from ndstack.errors import NdstackError
 from ndstack.grammars.grammar import Word
-from ndstack.languages.language import Language, Lengths
+from ndstack.languages.language import Language
 from ndstack.nn.language_models.evaluation_mode import evaluation_mode
 from ndstack.nn.language_models.language_model import LanguageModel
 from ndstack.nn.networks.attention import StackAttention
 from ndstack.nn.networks.rnn import StackRNN
 from ndstack.nn.proofs.recognition import Recognizer, distinct
+from ndstack.settings.data import Lengths
 
 Model = LanguageModel | Recognizer
 
@@ -39,11 +39,11 @@ class Trace:
 
     Attributes:
         word: the string.
-        stacks: in the order of layers; none for a model without stacks.
+        stacks: the traces of the stacks in the order of layers.
         outputs: the symbols that are predicted, EOS last; empty for a recogniser.
-        predictions: [n + 1, V + 1], the model's distribution after each prefix, or None.
-        truth: [n + 1, V + 1], the true one, or None if no language is given.
-        accepted: whether a recogniser accepts; None for a language model.
+        predictions: the distribution of the model after each prefix, [n + 1, V + 1]; None for a recogniser.
+        truth: the true distribution after each prefix, [n + 1, V + 1]; None if no language is given.
+        accepted: whether a recogniser accepts the string; None for a language model.
     """
 
     word: tuple[str, ...]
@@ -54,7 +54,7 @@ class Trace:
     accepted: bool | None = None
 
     def stack(self, number: int = 0) -> StackTrace:
-        """The stack of this number, or an error that says what there is."""
+        """Return the stack of this number, from 0; an unknown number is an error."""
         if not 0 <= number < len(self.stacks):
             raise NdstackError(
                 f"there is no stack number {number + 1}; the model has {len(self.stacks) or 'no'} "
@@ -65,13 +65,13 @@ class Trace:
 
 @torch.no_grad()
 def trace(model: Model, word: Word, language: Language | None = None, lengths: Lengths = (40, 80)) -> Trace:
-    """Let a model read a string and keep everything.
+    """Let a model read a string, and return a trace of it and of its stacks.
 
     Args:
         model: a language model or recogniser.
-        word: symbols of its alphabet.
-        language: for the true distribution of the next symbol.
-        lengths: the range from which lengths of strings are drawn uniformly, for that distribution.
+        word: a string over its alphabet.
+        language: the language whose distribution of the next symbol is the true one.
+        lengths: the range from which lengths are drawn uniformly, for that distribution.
     """
     symbols = tuple(word)
     if isinstance(model, Recognizer):
@@ -93,7 +93,7 @@ def trace(model: Model, word: Word, language: Language | None = None, lengths: L
 
 
 def _truth(language: Language, word: tuple[str, ...], lengths: Lengths, alphabet: tuple[str, ...]) -> Floats:
-    """The true distribution, its columns in the order of the model's alphabet."""
+    """Return the true distribution, with columns in the order of the model's alphabet."""
     rows = language.next_symbols(word, lengths)
     place = {symbol: column for column, symbol in enumerate(language.alphabet)}
     found = np.zeros((len(rows), len(alphabet) + 1))
@@ -105,9 +105,9 @@ def _truth(language: Language, word: tuple[str, ...], lengths: Lengths, alphabet
 
 
 @contextmanager
-def _caught(model: Model) -> Iterator[Caught]:
-    """What the stacks of a model are told while it runs, for a batch of one string."""
-    caught: Caught = []
+def _caught(model: Model) -> Iterator[list[CaughtStack]]:
+    """Record the inputs of the stacks of a model while it runs on a batch of one string."""
+    caught: list[CaughtStack] = []
     handles = []
     for name, module in model.named_modules():
         if isinstance(module, StackRNN) and module.stack is not None:
@@ -122,8 +122,8 @@ def _caught(model: Model) -> Iterator[Caught]:
             handle.remove()
 
 
-def _of_rnn(caught: Caught) -> Callable[..., None]:
-    def catch(rnn: StackRNN, _: Any, output: tuple[Tensor, Any]) -> None:
+def _of_rnn(caught: list[CaughtStack]) -> Callable[..., None]:
+    def catch(rnn: StackRNN, _: object, output: tuple[Tensor, object]) -> None:
         assert rnn.stack is not None
         assert rnn.actions is not None
         hidden = output[0][0, :, : rnn.hidden_size]
@@ -139,7 +139,7 @@ def _of_rnn(caught: Caught) -> Callable[..., None]:
     return catch
 
 
-def _of_attention(caught: Caught, where: str) -> Callable[..., None]:
+def _of_attention(caught: list[CaughtStack], where: str) -> Callable[..., None]:
     def catch(layer: StackAttention, given: tuple[Tensor, ...]) -> None:
         actions, pushed = layer.controls(given[0])
         caught.append((where, layer.stack, actions[0], None if pushed is None else pushed[0]))

@@ -1,4 +1,4 @@
-"""What the differentiable WPDA is given at every step of one sequence, and what its runs make of it."""
+"""The transition weights of the differentiable WPDA at every step of one sequence, and their posterior."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class TransitionWeights:
         push: [n, Q, S, Q, S], log weights.
         replace: [n, Q, S, Q, S].
         pop: [n, Q, S, Q].
-        names: of inputs, states and stack symbols.
-        window: chapter 7's D.
+        names: the names of inputs, states and stack symbols.
+        window: the window D of chapter 7.
         bottom_fix: whether the initial bottom can be replaced and uncovered (chapter 8) or not (chapter 4).
-        accept: the configuration types (state, symbol) in which a run accepts; None if there are none such.
+        accept: the configuration types (state, symbol) in which a run accepts; None if runs do not accept.
     """
 
     push: Floats
@@ -52,13 +52,13 @@ class TransitionWeights:
             raise NdstackError(f"names of {sizes} inputs, states and symbols given, expected {(n, Q, S)}")
         if 3 * 8 * (n + 1) ** 2 * (Q * S) ** 2 > MOST_BYTES:
             raise NdstackError(
-                f"{n} steps of an automaton with {Q} states and {S} symbols given: to keep all its runs "
+                f"{n} steps of an automaton with {Q} states and {S} symbols given: the chart of its runs "
                 f"would take more than {MOST_BYTES >> 30} GiB; give a shorter string"
             )
 
     @property
     def steps(self) -> int:
-        """n."""
+        """The number of steps n."""
         return len(self.names.inputs)
 
     @property
@@ -72,12 +72,12 @@ class TransitionWeights:
         return len(self.names.symbols)
 
     def flat(self) -> tuple[Floats, Floats, Floats]:
-        """Push and replace [n, K, K] and pop [n, K, Q], where K = |Q| |Γ|."""
+        """Return push [n, K, K], replace [n, K, K] and pop [n, K, Q], where K = |Q| |Γ|."""
         n, K = self.steps, self.states * self.symbols
         return self.push.reshape(n, K, K), self.replace.reshape(n, K, K), self.pop.reshape(n, K, self.states)
 
     def action_shares(self) -> Floats:
-        """[n, 3]: the weight of all pushes, replacements and pops, divided by that of all (fig. 6.2)."""
+        """Return the shares of pushes, replacements and pops in the total weight, [n, 3] (figure 6.2)."""
         parts = (self.push, self.replace, self.pop)
         axes = [tuple(range(1, part.ndim)) for part in parts]
         logs = [np.logaddexp.reduce(part, axis=axis) for part, axis in zip(parts, axes, strict=True)]
@@ -99,13 +99,13 @@ class Posterior:
     pop: Floats
 
     def actions(self) -> Floats:
-        """[n, 3]: the probability of push, replace and pop at each step."""
+        """Return the probability of push, replace and pop at each step, [n, 3]."""
         parts = (self.push, self.replace, self.pop)
         return np.stack([part.sum(axis=tuple(range(1, part.ndim))) for part in parts], axis=1)
 
 
 def shares(logs: Floats) -> Floats:
-    """exp(logs) divided by their sum over the last axis; zeros where all are -inf."""
+    """Return exp(logs) divided by their sum over the last axis; zeros where all are -inf."""
     top = logs.max(axis=-1, keepdims=True, initial=-np.inf)
     numbers = np.exp(logs - np.where(top > -np.inf, top, 0.0))
     total = numbers.sum(axis=-1, keepdims=True)

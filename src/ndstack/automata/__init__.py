@@ -1,16 +1,9 @@
-"""Pushdown automata: run enumeration, conversions, Lang's algorithm, the stack WFA, sums."""
+"""Pushdown automata: conversions, enumeration of runs, Lang's algorithm, the stack WFA, the allsum."""
 
 from ndstack.automata.allsums import allsum, log_probability
 from ndstack.automata.conversion import bottom_marked, restrict, to_restricted
 from ndstack.automata.examples import unmarked_reversal_pda
-from ndstack.automata.langs_algorithm import (
-    Lang,
-    accepts,
-    best_run,
-    log_stringsum,
-    replay,
-    stringsum,
-)
+from ndstack.automata.langs_algorithm import Lang, accepts, log_stringsum, stringsum
 from ndstack.automata.pda import (
     BOTTOM,
     PDA,
@@ -27,6 +20,7 @@ from ndstack.automata.stack_wfa_drawing import run_svg, stack_wfa_svg
 from ndstack.automata.trimming import trim_restricted
 from ndstack.automata.triple_construction import to_grammar
 from ndstack.automata.union import UnionPDA, union
+from ndstack.automata.viterbi import best_run, replay
 
 __all__ = [
     "BOTTOM",

@@ -11,10 +11,11 @@ from ndstack.grammars.inside import log_inside
 
 
 def allsum(pda: PDA) -> float:
-    """ψ(P): the total weight of all accepting runs on all strings.
+    """Return ψ(P), the total weight of all accepting runs on all strings.
 
-    Computed on the grammar of the automaton as the least fixed point of its equations, to a relative
-    tolerance of 1e-14 (half the digits at the brink of divergence); `DivergenceError` if it is infinite.
+    It is computed on the grammar of the automaton, as the least fixed point of its equations, to a relative
+    tolerance of 1e-14 (to half the digits at the limit of convergence). If it is infinite, a
+    `DivergenceError` is raised.
     """
     _check_weighted(pda)
     grammar = find_grammar(pda)
@@ -22,7 +23,7 @@ def allsum(pda: PDA) -> float:
 
 
 def log_probability(pda: PDA, word: Sequence[str]) -> float:
-    """log p(w), where p(w) = ψ(P, w) / ψ(P), for any weighted PDA, with or without ε-transitions."""
+    """Return log p(w) with p(w) = ψ(P, w) / ψ(P), for any weighted PDA, with or without ε-transitions."""
     _check_weighted(pda)
     grammar = to_grammar(pda)
     return log_inside(grammar, word) - math.log(total_weight(grammar))

@@ -1,22 +1,22 @@
 """Small restricted PDAs from grammars in quadratic Greibach normal form.
 
 Section 4.3 puts several constituents into one stack symbol, because a transition cannot replace the top
-symbol and push at once; the stack alphabet then grows like the right sides of the grammar. If every rule is
-A → a, A → aB or A → aBC, that is not necessary: what comes next is kept in the state instead. Let
-"X before x" be the configuration in state X with x on top: X is to be derived first, then x and what is
-beneath it. In state loop, the top symbol comes next.
+symbol and push at once; the stack alphabet then grows with the right sides of the grammar. If every rule is
+A → a, A → aB or A → aBC, this is not necessary, because the state can hold what comes next. Let "X before x"
+be the configuration in state X with x on top: X is to be derived first, then x and what is beneath it. In
+state loop, the top symbol comes next.
 
     X before x      X → a      state loop
                     X → aB     state B; or push B, state loop
                     X → aBC    push C, state B
     loop, A on top  A → a      pop
-                    A → aB     replace A by B
-                    A → aBC    replace A by C, state B; or, if C is A, push B
+                    A → aB     replace A with B
+                    A → aBC    replace A with C, state B; or, if C is A, push B
 
-The automaton starts as S before ⊥ and accepts in state loop. Another variant always has in the state what
+The automaton starts as S before ⊥ and accepts in state loop. In another variant, the state always holds what
 comes next, and X → a pops x and goes to state x. Every derivation is one run, so weights are kept. Which
-variant is smallest after `merge_types` depends on the grammar; `compact` tries all of them, and that of
-`to_restricted`. For Dyck that makes 2 states and 3 stack symbols, where section 4.3 has 7 and 46.
+variant is smallest after `merge_types` depends on the grammar; `compact` tries all of them, and the result of
+`to_restricted`. For Dyck it finds 2 states and 3 stack symbols, where section 4.3 has 7 and 46.
 """
 
 import math
@@ -24,9 +24,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, product
 
-from ndstack.automata.conversion import MOST_TRANSITIONS, START, check_no_bottom, nothing, restrict_greibach
+from ndstack.automata.conversion import (
+    LOOP,
+    MOST_TRANSITIONS,
+    START,
+    check_no_bottom,
+    derives_empty,
+    nothing,
+    restrict_greibach,
+)
 from ndstack.automata.merging import EFFORT, merge_types
-from ndstack.automata.pda import BOTTOM, PDA, RestrictedPDA, RestrictedWPDA, Transition
+from ndstack.automata.pda import BOTTOM, PDA, RestrictedPDA, Transition, restricted_class
 from ndstack.automata.trimming import trim_restricted
 from ndstack.automata.triple_construction import find_grammar
 from ndstack.errors import AutomatonError
@@ -36,23 +44,23 @@ from ndstack.grammars.reduction import factor
 
 __all__ = ["compact", "variants"]
 
-LOOP, END = "loop", "end"
+END = "end"
 MOST_RULES = 5000
-"""A grammar with more rules than this in Greibach normal form is refused."""
+"""A grammar with more rules in Greibach normal form is refused."""
 MANY = 3000
-"""An automaton with more transitions than this is left as it is."""
+"""An automaton with more transitions is left as it is."""
 TRIED = 12
-"""How many automata, the smallest ones, are made smaller still and compared: fewer if they have more than
-`MANY` transitions together."""
+"""The number of automata, the smallest ones, on which `merge_types` is tried, unless together they have more
+than `MANY` transitions."""
 
 
 def compact(machine: CFG | PDA) -> RestrictedPDA:
-    """An equivalent restricted PDA that is as small as we can make it; weights are kept."""
+    """Return the smallest equivalent restricted PDA that is found; strings keep their weights."""
     return min(variants(machine), key=_cost)
 
 
 def variants(machine: CFG | PDA) -> list[RestrictedPDA]:
-    """Small restricted PDAs equivalent to a grammar or PDA: some with few states, some with few symbols."""
+    """Return small equivalent restricted PDAs, some with few states and some with few stack symbols."""
     if isinstance(machine, RestrictedPDA):
         return [merge_types(machine)]
     if isinstance(machine, PDA):
@@ -78,12 +86,12 @@ def variants(machine: CFG | PDA) -> list[RestrictedPDA]:
 
 
 def _estimate(form: CFG) -> int:
-    """About how many transitions the automata of a grammar have before trimming."""
+    """Return an estimate of how many transitions the automata of a grammar have before trimming."""
     return len(form.rules) * len(form.nonterminals)
 
 
 def _cost(pda: RestrictedPDA) -> int:
-    """|Q||Γ|, with one state more for the trap of section 8.3."""
+    """Return |Q||Γ|, with one more state for the trap of section 8.3."""
     return (len(pda.states) + 1) * len(pda.stack_alphabet)
 
 
@@ -99,7 +107,7 @@ def _candidates(grammar: CFG, forms: list[CFG]) -> Iterator[RestrictedPDA]:
 
 
 def _forms(grammar: CFG) -> list[CFG]:
-    """Quadratic Greibach normal forms of the grammar, each different from the others."""
+    """Return the different quadratic Greibach normal forms of the grammar."""
     cuts: tuple[Cut, ...] = ("rest", "first", "last")
     forms = [quadratic_greibach(grammar, cut, MOST_RULES) for cut in cuts]
     if not grammar.weighted:
@@ -109,22 +117,23 @@ def _forms(grammar: CFG) -> list[CFG]:
 
 @dataclass(frozen=True)
 class _Tail:
-    """N such that what is derived on ⊥ mostly comes as aβ or aβN for the same aβ.
+    """A nonterminal N such that most rules used directly on ⊥ come in pairs aβ and aβN.
 
-    Then ⊥ in state loop can stand for "N or nothing": of each pair only aβ is needed, and once that is done
-    the automaton accepts or goes on like N. On ⊥ are derived S, N, and M if A → aM has no partner with N and
-    A is derived on ⊥; such M are kept in the state. Weights of aβN must be those of aβ times one ratio.
+    Then ⊥ in state loop can stand for "N or nothing": of each pair only aβ is needed, after which the
+    automaton either accepts or continues like N. The nonterminals derived on ⊥ are S, N, and each M for which
+    A → aM has no partner with N and A is derived on ⊥; such an M is kept in the state. The weight of aβN must
+    be that of aβ times a constant ratio.
     """
 
     symbol: Nonterminal
     ratio: float
     on_bottom: tuple[Nonterminal, ...]
     alone: frozenset[Rule]
-    """The rules A → a and A → aM without partner, for A on ⊥."""
+    """The rules A → a and A → aM without a partner, for A derived on ⊥."""
 
 
 def _tails(grammar: CFG) -> list[_Tail | None]:
-    """The tails that fit, and none."""
+    """Return the first tails that are possible, and None for no tail."""
     found = [tail for N in grammar.nonterminals[1:] if (tail := _tail(grammar, N)) is not None]
     return [*found[:3], None]
 
@@ -156,28 +165,22 @@ def _tail(grammar: CFG, symbol: Nonterminal) -> _Tail | None:
 
 @dataclass(frozen=True)
 class _Builder:
-    """One of the variants."""
+    """The construction of one variant."""
 
     grammar: CFG
     tail: _Tail | None
     loop: bool
-    """Whether what comes next may be the top symbol; otherwise it is always the state."""
+    """Whether the top symbol may hold what comes next; otherwise the state always does."""
     push_same: bool
     """Whether A → aBA pushes B."""
     push_last: bool
     """Whether, in X before x, X → aB pushes B."""
 
     def build(self) -> RestrictedPDA:
-        empty = [rule for rule in self.grammar.rules if not rule.right]
-        if empty and self.grammar.weighted and empty[0].weight != 1:
-            raise AutomatonError(
-                f"rule {empty[0]} weighs {empty[0].weight:g}: an automaton that reads a symbol a step gives "
-                "the empty string weight 0 or 1; leave that rule out and treat the empty string apart"
-            )
-        transitions = tuple(self._transitions())
-        build = RestrictedWPDA if self.grammar.weighted else RestrictedPDA
-        accept = {LOOP, START} if empty else {LOOP}
-        return build(transitions, START, frozenset(accept if self.tail is None else accept | {END}))
+        accept = {LOOP, START} if derives_empty(self.grammar) else {LOOP}
+        build = restricted_class(self.grammar.weighted)
+        states = frozenset(accept if self.tail is None else accept | {END})
+        return build(tuple(self._transitions()), START, states)
 
     def _transitions(self) -> Iterator[Transition]:
         names = {A: f"{A}." for A in self.grammar.nonterminals} | {self.grammar.start: START}
@@ -198,7 +201,7 @@ class _Builder:
     def _on_bottom(
         self, tail: _Tail, names: dict[Nonterminal, str], tops: dict[str, Nonterminal]
     ) -> Iterator[Transition]:
-        """The steps of S, N and others on ⊥, where ⊥ in state loop means N or nothing."""
+        """Yield the transitions of S, N and others on ⊥, where ⊥ in state loop means "N or nothing"."""
         states = {A: f"{A}.." for A in tail.on_bottom} | {self.grammar.start: START}
         for left in tail.on_bottom:
             rules = [rule for rule in self.grammar.rules_for(left) if rule.right]
@@ -223,14 +226,13 @@ class _Builder:
     def _before(
         self, rule: Rule, x: str, names: dict[Nonterminal, str], tops: dict[str, Nonterminal]
     ) -> Transition:
-        """The step of X before x."""
+        """Return the transition of a rule of X in the configuration X before x."""
         state, a = names[rule.left], str(rule.right[0])
-        variables = [A for A in rule.right if isinstance(A, Nonterminal)]
-        if not variables:
+        if not rule.variables:
             if self.loop or x == BOTTOM:
                 return Transition(state, a, (x,), LOOP, (x,), rule.weight)
             return Transition(state, a, (x,), names[tops[x]], (), rule.weight)
-        first, *rest = variables
+        first, *rest = rule.variables
         if rest:
             return Transition(state, a, (x,), names[first], (x, self._symbol(rest[0].name)), rule.weight)
         if self.loop and self.push_last:
@@ -238,12 +240,11 @@ class _Builder:
         return Transition(state, a, (x,), names[first], (x,), rule.weight)
 
     def _on_top(self, rule: Rule, names: dict[Nonterminal, str]) -> Transition:
-        """The step of state loop with A on top."""
+        """Return the transition of a rule of A in state loop with A on top."""
         top, a = self._symbol(rule.left.name), str(rule.right[0])
-        variables = [A for A in rule.right if isinstance(A, Nonterminal)]
-        symbols = [self._symbol(A.name) for A in variables]
+        symbols = [self._symbol(A.name) for A in rule.variables]
         if len(symbols) < 2:
             return Transition(LOOP, a, (top,), LOOP, tuple(symbols), rule.weight)
         if self.push_same and symbols[1] == top:
             return Transition(LOOP, a, (top,), LOOP, (top, symbols[0]), rule.weight)
-        return Transition(LOOP, a, (top,), names[variables[0]], (symbols[1],), rule.weight)
+        return Transition(LOOP, a, (top,), names[rule.variables[0]], (symbols[1],), rule.weight)

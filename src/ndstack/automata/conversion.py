@@ -3,10 +3,10 @@
     CFG --two_greibach--> 2-GNF --bottom_marked--> bottom-marked PDA --restrict--> restricted PDA
     PDA --to_grammar--> CFG
 
-The proof goes by way of 2-GNF, because a transition cannot replace the top symbol and push in one step.
-`bottom_marked` takes grammars in GNF as well and lets the automaton do the substitution that leads to
-2-GNF as it reads, with far fewer states and transitions; `to_restricted` does that. All functions keep
-the weights of strings, since derivations and accepting runs correspond one to one.
+The proof uses 2-GNF because a transition cannot replace the top symbol and push in one step. `bottom_marked`
+also takes grammars in GNF; the automaton then makes the substitution that leads to 2-GNF while it reads, with
+far fewer states and transitions. `to_restricted` works this way. All functions keep the weights of strings,
+because derivations and accepting runs correspond one to one.
 """
 
 from collections import deque
@@ -17,30 +17,31 @@ from ndstack.automata.pda import (
     PDA,
     BottomMarkedPDA,
     RestrictedPDA,
-    RestrictedWPDA,
     Stack,
     Transition,
     WeightedBottomMarkedPDA,
+    restricted_class,
     show_stack,
 )
 from ndstack.automata.trimming import trim_restricted
 from ndstack.automata.triple_construction import find_grammar
 from ndstack.errors import AutomatonError, GrammarError
 from ndstack.grammars.grammar import CFG, Nonterminal, Rule, Symbol, show_symbol
+from ndstack.grammars.graphs import grouped
 from ndstack.grammars.greibach import ASK_THE_GRAMMAR, greibach, is_greibach, is_two_greibach
 
 START, LOOP = "q0", "loop"
 MOST_TRANSITIONS = 50_000
-"""How large an automaton may become; a grammar that needs more is refused within seconds."""
+"""The largest number of transitions; a grammar that needs more is refused within seconds."""
 
 
 def bottom_marked(grammar: CFG) -> BottomMarkedPDA:
-    """Lemma 3: a grammar in 2-GNF or GNF as a bottom-marked PDA with almost restricted transitions.
+    """Return a bottom-marked PDA with almost restricted transitions for a grammar in GNF or 2-GNF (lemma 3).
 
-    The stack holds the unclosed constituents, the next one on top. A → a pops A, A → aB replaces A by B,
-    and A → aX₁⋯X_m with m ≥ 2 takes two steps: replace A by X_m on reading a, then read the next symbol
-    as the beginning of X₁ and push the rest. The proof gives each rule a state of its own for the second
-    step; here the state is what is still to be done, X₁⋯X_{m-1}, and rules that go on alike share it.
+    The stack holds the constituents that are still to be derived, the next one on top. A → a pops A, A → aB
+    replaces A with B, and A → aX₁⋯X_m with m ≥ 2 takes two steps: replace A with X_m on reading a, then read
+    the next symbol as the beginning of X₁ and push the rest. In the proof, each rule has a state of its own
+    for the second step; here the state is what is still to be derived, X₁⋯X_{m-1}, so that rules share it.
     """
     if not (is_greibach(grammar) or is_two_greibach(grammar)):
         raise GrammarError(
@@ -53,19 +54,24 @@ def bottom_marked(grammar: CFG) -> BottomMarkedPDA:
         for t in loop
         if t.state == LOOP and t.pop == (grammar.start.name,)
     ]
-    empty = [rule for rule in grammar.rules if not rule.right]
-    if empty and grammar.weighted and empty[0].weight != 1:
-        raise AutomatonError(
-            f"rule {empty[0]} weighs {empty[0].weight:g}: an automaton that reads a symbol a step gives "
-            "the empty string weight 0 or 1; leave that rule out and treat the empty string apart"
-        )
     build = WeightedBottomMarkedPDA if grammar.weighted else BottomMarkedPDA
-    accept = {LOOP, START} if empty else {LOOP}
+    accept = {LOOP, START} if derives_empty(grammar) else {LOOP}
     return build((*first, *loop), START, frozenset(accept))
 
 
+def derives_empty(grammar: CFG) -> bool:
+    """Return whether a grammar in Greibach normal form has S → ε, which must have weight 1."""
+    empty = next((rule for rule in grammar.rules if not rule.right), None)
+    if empty is not None and empty.weight != 1:
+        raise AutomatonError(
+            f"rule {empty} has weight {empty.weight:g}: an automaton that reads one symbol per step gives "
+            "the empty string weight 0 or 1; remove that rule and treat the empty string separately"
+        )
+    return empty is not None
+
+
 def check_no_bottom(grammar: CFG) -> None:
-    """Nonterminals become stack symbols, and none may be taken for the bottom symbol."""
+    """Refuse a nonterminal with the name of the bottom symbol, because nonterminals become stack symbols."""
     if any(A.name == BOTTOM for A in grammar.nonterminals):
         raise GrammarError(
             f"the nonterminal {BOTTOM} has the name of the bottom symbol; call it something else"
@@ -98,7 +104,7 @@ def _loop_transitions(grammar: CFG) -> Iterator[Transition]:
 
 
 def _beginnings(grammar: CFG, symbols: tuple[Symbol, ...]) -> Iterator[tuple[str, list[Symbol], float]]:
-    """Ways to read one symbol of X₁X₂⋯: the symbol, what is left to derive, the weight."""
+    """Yield the ways to read one symbol of X₁X₂⋯: the symbol, what remains to be derived, the weight."""
     first, *rest = symbols
     if isinstance(first, str):
         yield first, rest, 1.0
@@ -108,26 +114,24 @@ def _beginnings(grammar: CFG, symbols: tuple[Symbol, ...]) -> Iterator[tuple[str
 
 
 def restrict(pda: BottomMarkedPDA, most: int = MOST_TRANSITIONS) -> RestrictedPDA:
-    """Lemma 4: one stack symbol stands for a string of the old ones, so that a push pushes one.
+    """Return a restricted PDA, in which one stack symbol stands for a string of the old ones (lemma 4).
 
-    The proof takes all strings up to a length; here only those that can occur are made, from ⊥ upwards,
-    and what no accepting run uses is trimmed. An automaton with more than `most` transitions before that is
-    refused.
+    The proof uses all strings up to a length; here only those that can occur are made, from ⊥ upwards, and
+    transitions that no accepting run uses are trimmed. An automaton that has more than `most` transitions
+    before trimming is refused.
     """
     for t in pda.transitions:
         _check_almost_restricted(t)
     names: dict[Stack, str] = {(x,): x for x in pda.stack_alphabet}
     taken = set(names.values())
-    by_top: dict[Stack, list[Transition]] = {}
-    for t in pda.transitions:
-        by_top.setdefault(t.pop, []).append(t)
+    by_top = grouped(pda.transitions, lambda t: t.pop)
 
     def name(string: Stack) -> str:
         if string not in names:
             if pda.bottom in string:
                 raise AutomatonError(
-                    f"the stack symbol {pda.bottom} comes to lie among others in {show_stack(string)} and is "
-                    "not seen as the bottom symbol there; convert the automaton with to_restricted()"
+                    f"the stack symbol {pda.bottom} would become part of {show_stack(string)}, and would "
+                    "not be the bottom symbol there; convert the automaton with to_restricted()"
                 )
             label = f"[{' '.join(string)}]"
             while label in taken:
@@ -148,17 +152,16 @@ def restrict(pda: BottomMarkedPDA, most: int = MOST_TRANSITIONS) -> RestrictedPD
             raise AutomatonError(
                 f"the restricted automaton has more than {most:,} transitions, the limit; {ASK_THE_GRAMMAR}"
             )
-    build = RestrictedWPDA if pda.weighted else RestrictedPDA
+    build = restricted_class(pda.weighted)
     return trim_restricted(build(tuple(transitions), pda.start, pda.accept, pda.bottom))
 
 
 def to_restricted(machine: CFG | PDA, most: int = MOST_TRANSITIONS) -> RestrictedPDA:
-    """An equivalent restricted PDA for any grammar or PDA (proposition 1).
+    """Return an equivalent restricted PDA for any grammar or PDA (proposition 1).
 
     Args:
         machine: a grammar, or an automaton of any kind.
-        most: how many transitions it may have, before those that no accepting run uses are dropped; a machine
-            that needs more is refused.
+        most: the largest number of transitions before trimming; a machine that needs more is refused.
     """
     if isinstance(machine, RestrictedPDA):
         return machine
@@ -169,7 +172,7 @@ def to_restricted(machine: CFG | PDA, most: int = MOST_TRANSITIONS) -> Restricte
 
 
 def _name_terminals(form: CFG, original: CFG) -> CFG:
-    """The normal form with the variables that it adds for terminals, T → b, called after these: 'b'."""
+    """Return the normal form with each variable that it adds for a terminal, T → b, named after it: 'b'."""
     called: dict[Nonterminal, Nonterminal] = {}
     taken = {A.name for A in form.nonterminals}
     for A in form.nonterminals:
@@ -189,12 +192,12 @@ def _name_terminals(form: CFG, original: CFG) -> CFG:
 
 
 def nothing(pda: PDA) -> RestrictedPDA:
-    """A restricted PDA for the empty language, with weights if this one has some."""
-    return (RestrictedWPDA if pda.weighted else RestrictedPDA)((), START, frozenset())
+    """Return a restricted PDA for the empty language, with weights if this one has weights."""
+    return restricted_class(pda.weighted)((), START, frozenset())
 
 
 def restrict_greibach(grammar: CFG, most: int = MOST_TRANSITIONS) -> RestrictedPDA:
-    """Lemmas 3 and 4 in a row: a restricted PDA for a grammar in Greibach normal form."""
+    """Return a restricted PDA for a grammar in Greibach normal form (lemma 3, then lemma 4)."""
     return restrict(bottom_marked(grammar), most)
 
 
@@ -207,7 +210,7 @@ def _check_almost_restricted(t: Transition) -> None:
 
 
 def _on_string(t: Transition, top: Stack) -> tuple[Stack, ...]:
-    """What a transition on x leaves of the symbol αx, and above it."""
+    """Return the symbols, as strings of old ones, into which a transition on x turns the symbol αx."""
     if t.action == "pop":
         return (top[:-1],) if len(top) > 1 else ()
     if t.action == "replace":

@@ -1,9 +1,9 @@
 """Lang's algorithm for restricted WPDAs over any semiring (section 4.4).
 
-A node (i, q, x) is a configuration type: after i symbols in state q with x on top. The inner weight of
-an edge (i, q, x) → (t, r, y) is the total weight of push computations, partial runs with the net effect of
-pushing y on the x of time i. The root stands under the first symbol, so the initial ⊥ can be replaced, and
-be exposed again (section 8.2.3).
+A node (i, q, x) is a configuration type: after i symbols, the state is q and the top symbol is x. The inner
+weight of an edge (i, q, x) → (t, r, y) is the total weight of push computations, which are partial runs whose
+net effect is to push y onto the x of time i. The root is below the first symbol, so that the initial ⊥ can be
+replaced and uncovered again (section 8.2.3).
 
     push     (t-1, q, x) → (t, r, y) gains p      where p = δ(q, w_t, x, r, xy)
     replace  (i, q, x) → (t, r, y) gains γ₁p      where p = δ(s, w_t, z, r, y), (i, q, x) -γ₁→ (t-1, s, z)
@@ -11,28 +11,25 @@ be exposed again (section 8.2.3).
                                                         (i, q, x) -γ₁→ (k, u, y) -γ₂→ (t-1, s, z)
 """
 
-import math
 from collections.abc import Sequence
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
-from ndstack.automata.pda import RestrictedPDA, Transition
-from ndstack.automata.runs import Configuration, PDARun
+from ndstack.automata.pda import RestrictedPDA
 from ndstack.automata.stack_wfa import ROOT, Edge, Node, StackWFA
 from ndstack.errors import AutomatonError
-from ndstack.semirings import BOOLEAN, LOG, REAL, VITERBI, Semiring
+from ndstack.grammars.graphs import grouped
+from ndstack.semirings import BOOLEAN, LOG, REAL, Semiring
 
 T = TypeVar("T")
 
 
 class Lang(Generic[T]):
-    """A restricted (weighted) PDA reading a string symbol by symbol, all runs at once."""
+    """All runs of a restricted (weighted) PDA at once, while it reads a string symbol by symbol."""
 
     def __init__(self, pda: RestrictedPDA, semiring: Semiring[T], word: Sequence[str] = ()) -> None:
         self.pda = pda
         self.semiring = semiring
-        self._by_type: dict[tuple[str, str, str], list[Transition]] = {}
-        for t in pda.transitions:
-            self._by_type.setdefault((t.read, t.state, t.pop[0]), []).append(t)
+        self._by_type = grouped(pda.transitions, lambda t: (t.read, t.state, t.pop[0]))
         first = Node(0, pda.start, pda.bottom)
         self._inner: dict[Node, dict[Node, T]] = {first: {ROOT: semiring.one}}
         self._forward: dict[Node, T] = {ROOT: semiring.one, first: semiring.one}
@@ -42,7 +39,7 @@ class Lang(Generic[T]):
 
     @property
     def time(self) -> int:
-        """How many symbols have been read."""
+        """The number of symbols that have been read."""
         return len(self._layers) - 1
 
     def read(self, symbol: str) -> None:
@@ -74,15 +71,15 @@ class Lang(Generic[T]):
             self._forward[node] = ring.sum(ring.times(self._forward[o], w) for o, w in origins.items())
 
     def inner(self, origin: Node, node: Node) -> T:
-        """γ[i → t][q, x → r, y]; `ROOT` is the origin of what stands under nothing."""
+        """Return the inner weight `γ[i → t][q, x → r, y]`; `ROOT` is the origin of the initial ⊥."""
         return self._inner.get(node, {}).get(origin, self.semiring.zero)
 
     def forward(self, time: int) -> dict[tuple[str, str], T]:
-        """α[t][r, y]: the total weight of runs that end after t symbols in state r with y on top."""
+        """Return the forward weights `α[t][r, y]`: the weight of all runs that end in r with y on top."""
         return {(n.state, n.symbol): self._forward[n] for n in self._layer(time)}
 
     def stringsum(self) -> T:
-        """The total weight of accepting runs on what has been read."""
+        """Return the total weight of the accepting runs on the symbols read so far."""
         return self.semiring.sum(
             self._forward[n]
             for n in self._layers[-1]
@@ -90,7 +87,7 @@ class Lang(Generic[T]):
         )
 
     def stack_wfa(self, time: int | None = None) -> StackWFA[T]:
-        """The stack WFA after `time` symbols (by default, all that were read)."""
+        """Return the stack WFA after `time` symbols; by default, after all that have been read."""
         time = self.time if time is None else time
         tops = self._layer(time)
         nodes = [n for layer in self._layers[: time + 1] for n in layer]
@@ -108,35 +105,15 @@ class Lang(Generic[T]):
 
 
 def accepts(pda: RestrictedPDA, word: Sequence[str]) -> bool:
-    """Whether the automaton accepts a string."""
+    """Return whether the automaton accepts a string."""
     return Lang(pda, BOOLEAN, word).stringsum()
 
 
 def stringsum(pda: RestrictedPDA, word: Sequence[str]) -> float:
-    """ψ(P, w): the total weight of all accepting runs on a string."""
+    """Return ψ(P, w), the total weight of all accepting runs on a string."""
     return Lang(pda, REAL, word).stringsum()
 
 
 def log_stringsum(pda: RestrictedPDA, word: Sequence[str]) -> float:
-    """The log of the stringsum, for strings on which it is too small or large for a float."""
+    """Return the log of the stringsum, which may be too small or too large for a float."""
     return Lang(pda, LOG, word).stringsum()
-
-
-def best_run(pda: RestrictedPDA, word: Sequence[str]) -> PDARun:
-    """The accepting run of greatest weight."""
-    best = Lang(pda, VITERBI, word).stringsum()
-    if best.log_weight == -math.inf:
-        raise AutomatonError(f"the automaton does not accept {word!r}, so it has no best run")
-    return replay(pda, cast(tuple[Transition, ...], best.labels()))
-
-
-def replay(pda: RestrictedPDA, transitions: Sequence[Transition]) -> PDARun:
-    """The run that takes these transitions."""
-    current = Configuration(0, pda.start, pda.initial_stack)
-    configurations = [current]
-    for t in transitions:
-        if current.state != t.state or current.stack[-1:] != t.pop:
-            raise AutomatonError(f"transition {t} cannot follow configuration {current}")
-        current = Configuration(current.position + 1, t.target, current.stack[:-1] + t.push)
-        configurations.append(current)
-    return PDARun(tuple(transitions), tuple(configurations))

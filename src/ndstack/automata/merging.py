@@ -1,15 +1,14 @@
 """Merging states and stack symbols of a restricted PDA that no run can tell apart.
 
-A type is a pair (state, top symbol). Let f rename states and stack symbols, several to one. If all reachable
-types with one image have the same transitions up to f and agree on acceptance, then f maps configurations to
-configurations so that a configuration and its image can do the same: the automaton of images accepts the
-same strings and, with weights, gives them the same weights (those of transitions that become equal add up).
-Types that cannot be reached are free: states with nothing in common merge if they meet different symbols.
+A type is a pair (state, top symbol). Let f rename states and stack symbols, possibly several to one. If all
+reachable types with the same image agree on acceptance and have the same transitions up to f, then a
+configuration and its image have the same continuations. The automaton of images therefore accepts the same
+strings and gives them the same weights; the weights of transitions that become equal are added. Unreachable
+types impose no condition, so that two states can be merged if they occur with different top symbols.
 
-`merge_types` takes the coarsest f found by refinement, then merges pair by pair what still can be merged.
+`merge_types` takes the coarsest f found by refinement, then merges pair by pair what can still be merged.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations, pairwise
@@ -17,27 +16,30 @@ from typing import TypeVar
 
 from ndstack.automata.pda import RestrictedPDA, Transition
 from ndstack.automata.trimming import reachable_types, trim_restricted
+from ndstack.grammars.graphs import grouped
 
 P = TypeVar("P", bound=RestrictedPDA)
 
 Type = tuple[str, str]
-Move = tuple[str, str, str, str]  # symbol read, action, target, new top symbol ("" for pop)
+Move = tuple[str, str, str, str]
+"""The symbol read, the action, the target state and the new top symbol ("" for a pop)."""
 Behaviour = tuple[bool, frozenset[tuple[Move, float]]]
-Thing = tuple[str, str]  # ("state", q) or ("symbol", x)
-Outline = tuple[bool, frozenset[tuple[str, str]]]  # acceptance, and what is read with which action
+Thing = tuple[str, str]
+"""A state ("state", q) or a stack symbol ("symbol", x)."""
+Outline = tuple[bool, frozenset[tuple[str, str]]]
+"""Whether a type accepts, and which symbols it reads with which actions."""
 Renaming = dict[Thing, Thing]
 
-
 EFFORT = 60_000
-"""How many configuration types are looked at, at most, in trying to merge pairs: about a second."""
+"""The largest number of types that are examined when pairs are tried, which takes about a second."""
 
 
 def merge_types(pda: P, effort: int = EFFORT) -> P:
-    """An equivalent automaton with fewer states and stack symbols, trimmed.
+    """Return an equivalent automaton with fewer states and stack symbols, trimmed.
 
     Args:
         pda: any restricted automaton.
-        effort: when to stop trying pairs, so that large automata do not take minutes; see `EFFORT`.
+        effort: the bound on the work for trying pairs, so that large automata do not take minutes.
     """
     pda = trim_restricted(pda)
     while True:
@@ -66,7 +68,7 @@ def _merged(pda: P, first: str, effort: int) -> P:
 
 
 class _Moves:
-    """What the reachable types of an automaton can do."""
+    """The transitions of the reachable types of an automaton."""
 
     def __init__(self, pda: RestrictedPDA) -> None:
         self.weighted = pda.weighted
@@ -86,15 +88,15 @@ class _Moves:
         self.work = 0
 
     def behaviour(self, current: Type, f: Renaming) -> Behaviour:
-        """Acceptance and transitions of a type, up to the renaming."""
-        total: Counter[Move] = Counter()
+        """Return whether a type accepts, and its transitions up to the renaming."""
+        total: dict[Move, float] = {}
         for move, weight in self.by_type[current]:
             image = _image(move, f)
-            total[image] = total[image] + weight if self.weighted else 1  # type: ignore[assignment]
+            total[image] = total.get(image, 0) + weight if self.weighted else 1
         return current in self.accepting, frozenset(total.items())
 
     def refine(self) -> Renaming:
-        """The coarsest renaming under which things that become one do the same with everything."""
+        """Return the coarsest renaming under which merged things behave alike with every partner."""
         f: Renaming = {thing: (thing[0], "") for thing in self.things}
         while True:
             done: dict[Thing, list[tuple[str, Behaviour]]] = {thing: [] for thing in self.things}
@@ -111,15 +113,15 @@ class _Moves:
             f = finer
 
     def may_join(self, one: Thing, other: Thing) -> bool:
-        """Whether two things of a kind accept alike and read the same symbols with the same actions.
+        """Return whether two things accept alike and read the same symbols with the same actions.
 
-        That depends on no renaming; `join` fails for things that do not, with more work.
+        This condition is necessary for `join`, independent of the renaming, and cheaper to check.
         """
         of_one, of_other = self.outlines[one], self.outlines[other]
         return all(of_one[partner] == of_other[partner] for partner in of_one.keys() & of_other.keys())
 
     def join(self, f: Renaming, one: Thing, other: Thing) -> Renaming | None:
-        """f with two things merged, and what else has to be for their sake; None if that cannot be."""
+        """Return f with two things merged, and whatever must then be merged too; None if it is impossible."""
         f = _unite(f, one, other)
         while True:
             self.work += len(self.by_type)
@@ -137,7 +139,7 @@ class _Moves:
                 f = _unite(f, *pair)
 
     def _forced(self, a: Type, b: Type, f: Renaming) -> list[tuple[Thing, Thing]] | None:
-        """What must be merged for two types to do the same, where that is beyond doubt."""
+        """Return what must be merged for two types to behave alike; None if that is not determined."""
         (accepts_a, moves_a), (accepts_b, moves_b) = self.behaviour(a, f), self.behaviour(b, f)
         if accepts_a != accepts_b:
             return None
@@ -147,9 +149,10 @@ class _Moves:
         for kind, of_a in only_a.items():
             of_b = only_b[kind]
             if len(of_a) == len(of_b) == 1:
-                pairs = [(("state", of_a[0][2]), ("state", of_b[0][2]))]
-                if of_a[0][3]:
-                    pairs.append((("symbol", of_a[0][3]), ("symbol", of_b[0][3])))
+                (_, _, state_a, top_a), (_, _, state_b, top_b) = of_a[0][0], of_b[0][0]
+                pairs = [(("state", state_a), ("state", state_b))]
+                if top_a:
+                    pairs.append((("symbol", top_a), ("symbol", top_b)))
                 return [pair for pair in pairs if f[pair[0]] != f[pair[1]]] or None
         return None
 
@@ -163,15 +166,12 @@ def _image(move: Move, f: Renaming) -> Move:
     return read, action, f["state", target][1], f["symbol", top][1] if top else ""
 
 
-def _by_kind(moves: Iterable[tuple[Move, float]]) -> dict[tuple[str, str, float], list[Move]]:
-    kinds: dict[tuple[str, str, float], list[Move]] = {}
-    for move, weight in moves:
-        kinds.setdefault((move[0], move[1], weight), []).append(move)
-    return kinds
+def _by_kind(moves: Iterable[tuple[Move, float]]) -> dict[tuple[str, str, float], list[tuple[Move, float]]]:
+    return grouped(moves, lambda pair: (pair[0][0], pair[0][1], pair[1]))
 
 
 def _unite(f: Renaming, one: Thing, other: Thing) -> Renaming:
-    """The name of the first of the two is kept, so that the start state and ⊥ keep theirs."""
+    """Return f with two things merged under the name of the first; the start state and ⊥ thus keep theirs."""
     images = {f[one], f[other]}
     if len(images) == 1:
         return f
@@ -181,7 +181,7 @@ def _unite(f: Renaming, one: Thing, other: Thing) -> Renaming:
 
 
 def _rename(pda: P, moves: _Moves, f: Renaming) -> P:
-    """The automaton of images, each type with the transitions of one of those it stands for."""
+    """Return the automaton of images, in which a type has the transitions of one of its originals."""
     seen: dict[tuple[Thing, Thing], Type] = {}
     for q, x in moves.by_type:
         seen.setdefault((f["state", q], f["symbol", x]), (q, x))

@@ -1,10 +1,10 @@
 """Pushdown automata as immutable, checked values (sections 2.3.2, 2.3.3 and 4.2).
 
-`PDA` is the general kind: transitions pop and push strings, may read nothing, and the automaton starts
-with an empty stack and accepts by state. A `BottomMarkedPDA` starts with the bottom symbol on its stack
-and accepts in an accept state with the bottom symbol on top. A `RestrictedPDA` is bottom-marked, reads one
-symbol a step and pushes, replaces or pops one symbol. Each has a weighted version; weight 0 is absence,
-and equal transitions are merged (weights add up). Stacks are written bottom to top.
+In a general `PDA`, transitions pop and push strings and may read nothing; the automaton starts with an empty
+stack and accepts by state. A `BottomMarkedPDA` starts with the bottom symbol on its stack, and accepts in an
+accept state with the bottom symbol on top. A `RestrictedPDA` is bottom-marked; it reads one symbol per step
+and pushes, replaces or pops one symbol. Each class has a weighted version. Transitions of weight 0 are
+dropped; equal transitions are merged and their weights added. Stacks are written from bottom to top.
 """
 
 import math
@@ -14,12 +14,12 @@ from functools import cached_property
 from typing import ClassVar
 
 from ndstack.errors import AutomatonError
+from ndstack.grammars.graphs import grouped
 
 Stack = tuple[str, ...]
 
 BOTTOM = "⊥"
-"""The bottom symbol, unless an automaton has another."""
-
+"""The bottom symbol, unless an automaton has another one."""
 
 _ACTIONS = ("pop", "replace", "push")
 
@@ -44,7 +44,7 @@ class Transition:
 
     @property
     def action(self) -> str:
-        """`push`, `replace` or `pop`; `other` if it has none of the three restricted forms."""
+        """`push`, `replace` or `pop`; `other` if the transition has none of these restricted forms."""
         size = len(self.push)
         if len(self.pop) != 1 or size > 2 or (size == 2 and self.push[0] != self.pop[0]):
             return "other"
@@ -52,13 +52,13 @@ class Transition:
 
 
 def show_stack(stack: Stack, spaced: bool = False) -> str:
-    """The symbols in a row, spaced if wanted or if any is longer than a character; ε if there are none."""
+    """Return the symbols in a row, with spaces if wanted or if one is longer than a character; ε if empty."""
     return (" " if spaced or any(len(s) > 1 for s in stack) else "").join(stack) or "ε"
 
 
 @dataclass(frozen=True)
 class PDA:
-    """(Q, Σ, Γ, δ, q₀, F); Q, Σ and Γ are what occurs in the transitions, q₀ and F."""
+    """A pushdown automaton (Q, Σ, Γ, δ, q₀, F); Q, Σ and Γ are what occurs in the transitions, q₀ and F."""
 
     transitions: tuple[Transition, ...]
     start: str
@@ -96,18 +96,15 @@ class PDA:
         return ()
 
     def accepts_in(self, state: str, stack: Stack) -> bool:
-        """Whether a run that has read its input may end in this state with this stack."""
+        """Return whether a run that ends in this state with this stack accepts."""
         return state in self.accept
 
     @cached_property
     def _by_state(self) -> dict[str, tuple[Transition, ...]]:
-        groups: dict[str, list[Transition]] = {}
-        for transition in self.transitions:
-            groups.setdefault(transition.state, []).append(transition)
-        return {state: tuple(found) for state, found in groups.items()}
+        return {state: tuple(own) for state, own in grouped(self.transitions, lambda t: t.state).items()}
 
     def from_state(self, state: str) -> tuple[Transition, ...]:
-        """The transitions that leave a state."""
+        """Return the transitions that leave a state."""
         return self._by_state.get(state, ())
 
     def _check(self, transition: Transition) -> None:
@@ -141,14 +138,14 @@ class PDA:
 
 @dataclass(frozen=True)
 class WeightedPDA(PDA):
-    """A PDA whose runs weigh the product of their transitions' weights."""
+    """A PDA in which the weight of a run is the product of the weights of its transitions."""
 
     weighted: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
 class BottomMarkedPDA(PDA):
-    """Starts with ⊥ on its stack, accepts in an accept state with ⊥ on top."""
+    """A PDA that starts with ⊥ on its stack, and accepts in an accept state with ⊥ on top."""
 
     bottom: str = BOTTOM
 
@@ -158,7 +155,7 @@ class BottomMarkedPDA(PDA):
         return (self.bottom,)
 
     def accepts_in(self, state: str, stack: Stack) -> bool:
-        """Whether the state is an accept state and ⊥ is on top."""
+        """Return whether the state is an accept state and ⊥ is on top."""
         return state in self.accept and stack[-1:] == (self.bottom,)
 
 
@@ -177,7 +174,7 @@ class RestrictedPDA(BottomMarkedPDA):
         super()._check(transition)
         if not transition.read:
             raise AutomatonError(
-                f"transition {transition} reads nothing; a restricted PDA reads one symbol a step"
+                f"transition {transition} reads nothing; a restricted PDA reads one symbol per step"
             )
         if transition.action == "other":
             raise AutomatonError(
@@ -193,11 +190,15 @@ class RestrictedWPDA(RestrictedPDA):
     weighted: ClassVar[bool] = True
 
     def is_probabilistic(self, tolerance: float = 1e-9) -> bool:
-        """Whether, for every q, a and x, the weights of the transitions from (q, a, x) sum to 1."""
+        """Return whether, for every q, a and x, the weights of the transitions from (q, a, x) sum to 1."""
         totals = dict.fromkeys(
-            ((q, a, x) for q in self.states for a in self.input_alphabet for x in self.stack_alphabet),
-            0.0,
+            ((q, a, x) for q in self.states for a in self.input_alphabet for x in self.stack_alphabet), 0.0
         )
         for t in self.transitions:
             totals[t.state, t.read, t.pop[0]] += t.weight
         return all(abs(total - 1) <= tolerance for total in totals.values())
+
+
+def restricted_class(weighted: bool) -> type[RestrictedPDA]:
+    """Return `RestrictedWPDA` or `RestrictedPDA`."""
+    return RestrictedWPDA if weighted else RestrictedPDA

@@ -1,4 +1,4 @@
-"""Every run of an automaton, one by one: slow, obviously right, the oracle for everything else."""
+"""Brute-force enumeration of runs: slow but obviously correct, the oracle for other algorithms."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from ndstack.automata.pda import PDA, Stack, Transition
 
 @dataclass(frozen=True)
 class Configuration:
-    """(i, q, β): i symbols read, in state q, with stack β."""
+    """A configuration (i, q, β): i symbols have been read, the state is q and the stack is β."""
 
     position: int
     state: str
@@ -18,27 +18,27 @@ class Configuration:
 
 @dataclass(frozen=True)
 class PDARun:
-    """Transitions, and the configurations before, between and after them."""
+    """A run: its transitions, and the configurations before, between and after them."""
 
     transitions: tuple[Transition, ...]
     configurations: tuple[Configuration, ...]
 
     @property
     def weight(self) -> float:
-        """ψ(π) = Π ψ(τᵢ)."""
+        """The weight of the run, ψ(π) = Π ψ(τᵢ)."""
         return math.prod(t.weight for t in self.transitions)
 
     @property
     def last(self) -> Configuration:
-        """Where the run ends."""
+        """The configuration in which the run ends."""
         return self.configurations[-1]
 
 
 def runs(pda: PDA, word: Sequence[str], *, max_steps: int | None = None) -> Iterator[PDARun]:
-    """The runs that read all of `word` in at most `max_steps` transitions.
+    """Yield the runs that read all of `word` in at most `max_steps` transitions.
 
-    Automata that read a symbol a step need no bound; others may run for ever without reading, and
-    are then bounded by four steps a symbol unless told otherwise.
+    Automata that read one symbol per step need no bound. Others may run forever without reading; the default
+    bound is four steps per symbol.
     """
     limit = 4 * len(word) + 4 if max_steps is None else max_steps
     first = Configuration(0, pda.start, pda.initial_stack)
@@ -55,7 +55,7 @@ def runs(pda: PDA, word: Sequence[str], *, max_steps: int | None = None) -> Iter
 
 
 def accepting_runs(pda: PDA, word: Sequence[str], *, max_steps: int | None = None) -> Iterator[PDARun]:
-    """The runs on `word` that end in an accepting configuration."""
+    """Yield the runs on `word` that end in an accepting configuration."""
     for run in runs(pda, word, max_steps=max_steps):
         if pda.accepts_in(run.last.state, run.last.stack):
             yield run

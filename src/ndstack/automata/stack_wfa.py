@@ -1,18 +1,19 @@
 """The stack WFA: a finite automaton whose paths are the stacks of a PDA (sections 4.4 and 4.5)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar
 
 import graphviz
 
+from ndstack.grammars.graphs import grouped, reachable_from
 from ndstack.semirings import Semiring
 
 T = TypeVar("T")
 
 
 class Node(NamedTuple):
-    """A configuration type (i, q, x): after i symbols in state q with x on top of the stack."""
+    """A configuration type (i, q, x): after i symbols, the state is q and the top symbol is x."""
 
     time: int
     state: str
@@ -20,11 +21,11 @@ class Node(NamedTuple):
 
 
 ROOT = Node(-1, "", "")
-"""The start state of every stack WFA, under the first symbol."""
+"""The start state of every stack WFA, below the first symbol."""
 
 
 class Edge(NamedTuple, Generic[T]):
-    """A symbol of a stack: from the type it stands on to the type it is the top of."""
+    """A symbol of a stack: from the configuration type below it to the one whose top symbol it is."""
 
     source: Node
     symbol: str
@@ -34,7 +35,7 @@ class Edge(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True)
 class StackWFA(Generic[T]):
-    """States, edges, and as accept states the configuration types of one time."""
+    """A weighted finite automaton whose accept states are the configuration types of one time."""
 
     semiring: Semiring[T]
     states: tuple[Node, ...]
@@ -43,29 +44,16 @@ class StackWFA(Generic[T]):
     time: int
 
     def trimmed(self) -> "StackWFA[T]":
-        """Only what lies on a path to an accept state, that is, in some stack of this time."""
-        into: dict[Node, list[Node]] = {}
-        for edge in self.edges:
-            into.setdefault(edge.target, []).append(edge.source)
-        alive, open_ = set(self.accept), list(self.accept)
-        while open_:
-            for source in into.get(open_.pop(), ()):
-                if source not in alive:
-                    alive.add(source)
-                    open_.append(source)
-        return StackWFA(
-            self.semiring,
-            tuple(s for s in self.states if s in alive),
-            tuple(e for e in self.edges if e.target in alive),
-            self.accept,
-            self.time,
-        )
+        """Return the part that lies on paths to an accept state, and so in some stack of this time."""
+        into = grouped(self.edges, lambda edge: edge.target)
+        alive = reachable_from(self.accept, lambda node: (edge.source for edge in into.get(node, ())))
+        states = tuple(state for state in self.states if state in alive)
+        edges = tuple(edge for edge in self.edges if edge.target in alive)
+        return replace(self, states=states, edges=edges)
 
     def paths(self) -> Iterator[tuple[tuple[Edge[T], ...], T]]:
-        """All paths from the root to an accept state, with their weights."""
-        out: dict[Node, list[Edge[T]]] = {}
-        for edge in self.trimmed().edges:
-            out.setdefault(edge.source, []).append(edge)
+        """Yield all paths from the root to an accept state, with their weights."""
+        out = grouped(self.trimmed().edges, lambda edge: edge.source)
         open_: list[tuple[tuple[Edge[T], ...], T]] = [((), self.semiring.one)]
         while open_:
             path, weight = open_.pop()
@@ -75,7 +63,7 @@ class StackWFA(Generic[T]):
             open_ += [((*path, edge), self.semiring.times(weight, edge.weight)) for edge in out.get(end, ())]
 
     def stacks(self) -> dict[tuple[str, tuple[str, ...]], T]:
-        """(state, stack bottom to top) -> the total weight of the runs that end so."""
+        """Return the total weight of the runs that end in each state with each stack, bottom to top."""
         found: dict[tuple[str, tuple[str, ...]], T] = {}
         for path, weight in self.paths():
             key = path[-1].target.state, tuple(edge.symbol for edge in path)
@@ -83,11 +71,11 @@ class StackWFA(Generic[T]):
         return found
 
     def label(self, state: Node) -> str:
-        """`i, q, x`, as in the dissertation's figures; nothing for the root."""
+        """Return the label `i, q, x` of the dissertation's figures; the root has none."""
         return "" if state == ROOT else f"{state.time}, {state.state}, {state.symbol}"
 
     def to_graphviz(self, *, weights: bool = False) -> graphviz.Digraph:
-        """A drawing for Graphviz: `.source` is its text; rendering needs the `dot` program."""
+        """Return a drawing for Graphviz, whose text is `.source`; rendering needs the `dot` program."""
         graph = graphviz.Digraph(
             graph_attr={"rankdir": "LR"},
             node_attr={"shape": "box", "style": "rounded", "fontname": "Helvetica"},

@@ -1,6 +1,6 @@
-"""The stack WFA as an SVG picture, laid out by time, with nothing to install.
+"""The stack WFA as an SVG picture, laid out by time, without any other program.
 
-Columns are times and edges are stack symbols, as in the figure of section 4.5: new edges are dashed, the
+Columns are times and edges are stack symbols, as in the figure of section 4.5. New edges are dashed, and the
 configuration types of the current time have a double border.
 """
 
@@ -21,12 +21,12 @@ MARGIN = 26
 
 
 def stack_wfa_svg(wfa: StackWFA[T], *, weights: bool = False) -> str:
-    """The picture of one stack WFA, on request with the weights of its edges."""
+    """Return a picture of one stack WFA; with `weights`, the weights of the edges are shown."""
     return _document([_panel(wfa, weights=weights)])
 
 
 def run_svg(lang: Lang[T], *, weights: bool = False) -> str:
-    """The stack WFA after every symbol read so far, one picture below the other."""
+    """Return pictures of the stack WFA after every symbol read so far, one below the other."""
     return _document(
         [_panel(lang.stack_wfa(t), weights=weights, title=f"t = {t}") for t in range(lang.time + 1)]
     )
@@ -81,7 +81,7 @@ def _label(edge: Edge[T], *, weights: bool) -> str:
 
 
 def node_places(wfa: StackWFA[T], left: float, gap: float) -> dict[Node, tuple[float, float]]:
-    """The centre of each node: a column for each time, one row below the other."""
+    """Return the centre of each node: a column for each time, one row below the other."""
     rows: dict[int, int] = {}
     place = {}
     for node in wfa.states:
@@ -94,7 +94,7 @@ def node_places(wfa: StackWFA[T], left: float, gap: float) -> dict[Node, tuple[f
 
 
 def edge_lanes(wfa: StackWFA[T], place: dict[Node, tuple[float, float]]) -> dict[Edge[T], float]:
-    """Edges that skip a column run in lanes of their own, below all nodes they pass."""
+    """Return the lane of each edge that skips a column; it is below all nodes that the edge passes."""
     lanes: dict[Edge[T], float] = {}
     used: dict[int, list[tuple[int, int]]] = {}
     for edge in sorted(wfa.edges, key=lambda e: (e.target.time - e.source.time, e.target.time)):
@@ -112,27 +112,32 @@ def edge_lanes(wfa: StackWFA[T], place: dict[Node, tuple[float, float]]) -> dict
     return lanes
 
 
-def _edge(
-    edge: Edge[T],
-    label: str,
-    place: dict[Node, tuple[float, float]],
-    lanes: dict[Edge[T], float],
-    time: int,
-) -> str:
+Point = tuple[float, float]
+
+
+def edge_curve(
+    edge: Edge[T], place: dict[Node, Point], lane: float | None, width: float
+) -> tuple[list[Point], Point]:
+    """Return the points of an edge and the position of its label, for nodes of this width.
+
+    The points are those of one Bézier curve or, in a lane, of a curve, a line and another curve.
+    """
     (x1, y1), (x2, y2) = place[edge.source], place[edge.target]
-    x1 += HEIGHT / 2 if edge.source == ROOT else WIDTH / 2
-    x2 -= WIDTH / 2
-    if edge in lanes:
-        y, bend = lanes[edge], 34
-        path = (
-            f"M{x1:g},{y1:g} C{x1 + bend:g},{y1:g} {x1:g},{y:g} {x1 + bend:g},{y:g} "
-            f"L{x2 - bend:g},{y:g} C{x2:g},{y:g} {x2 - bend:g},{y2:g} {x2:g},{y2:g}"
-        )
-        label_x, label_y = (x1 + x2) / 2, y
-    else:
-        middle = (x1 + x2) / 2
-        path = f"M{x1:g},{y1:g} C{middle:g},{y1:g} {middle:g},{y2:g} {x2:g},{y2:g}"
-        label_x, label_y = middle, (y1 + y2) / 2
+    x1 += HEIGHT / 2 if edge.source == ROOT else width / 2
+    x2 -= width / 2
+    middle, bend = (x1 + x2) / 2, 34
+    if lane is None:
+        return [(x1, y1), (middle, y1), (middle, y2), (x2, y2)], (middle, (y1 + y2) / 2)
+    down = [(x1, y1), (x1 + bend, y1), (x1, lane), (x1 + bend, lane)]
+    return [*down, (x2 - bend, lane), (x2, lane), (x2 - bend, y2), (x2, y2)], (middle, lane)
+
+
+def _edge(
+    edge: Edge[T], label: str, place: dict[Node, tuple[float, float]], lanes: dict[Edge[T], float], time: int
+) -> str:
+    points, (label_x, label_y) = edge_curve(edge, place, lanes.get(edge), WIDTH)
+    commands = ("M", "C", "", "", "L", "C", "", "")
+    path = " ".join(f"{c}{x:g},{y:g}" for c, (x, y) in zip(commands, points, strict=False))
     dashes = ' stroke-dasharray="6 4"' if edge.target.time == time else ""
     return (
         f'<path d="{path}" fill="none" stroke="#333" stroke-width="1.4"{dashes} marker-end="url(#tip)"/>'

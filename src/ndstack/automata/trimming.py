@@ -1,15 +1,16 @@
-"""Dropping the transitions of a restricted PDA that no accepting run uses.
+"""Removal of the transitions of a restricted PDA that no accepting run uses.
 
-A type is a pair (state, top symbol). Forward, the reachable types are found, with the states in which
-their symbol can be popped and the symbols that can lie beneath it; backward, those from which acceptance
-is possible. Every transition of an accepting run is kept; since the symbols beneath are not told apart by
-how they got there, a few others may be.
+A type is a pair (state, top symbol). A forward pass finds the reachable types, with the states in which their
+symbol can be popped and the symbols that can lie beneath it. A backward pass finds the types from which
+acceptance is possible. Every transition of an accepting run is kept. A few others may be kept as well,
+because symbols beneath a type are not distinguished by how they came there.
 """
 
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ndstack.automata.pda import RestrictedPDA, Transition
+from ndstack.grammars.graphs import grouped
 
 Type = tuple[str, str]
 
@@ -17,7 +18,7 @@ P = TypeVar("P", bound=RestrictedPDA)
 
 
 def trim_restricted(pda: P) -> P:
-    """The same automaton without transitions and accept states that cannot take part in acceptance."""
+    """Return the same automaton without transitions and accept states that cannot take part in acceptance."""
     reach = _Reach(pda)
     live = reach.live(pda)
     kept = tuple(t for t in pda.transitions if reach.leads_to(t, live))
@@ -26,21 +27,21 @@ def trim_restricted(pda: P) -> P:
 
 
 def reachable_types(pda: RestrictedPDA) -> set[Type]:
-    """The pairs (state, top symbol) that occur in some run."""
+    """Return the pairs (state, top symbol) that occur in some run."""
     return set(_Reach(pda).ends)
 
 
 @dataclass(init=False)
 class _Reach:
-    ends: dict[Type, set[str]]  # reachable types -> states in which their symbol is popped
-    beneath: dict[Type, set[str]]  # reachable types -> symbols beneath
+    ends: dict[Type, set[str]]
+    """For each reachable type, the states in which its symbol can be popped."""
+    beneath: dict[Type, set[str]]
+    """For each reachable type, the symbols that can lie beneath its symbol."""
 
     def __init__(self, pda: RestrictedPDA) -> None:
         first = (pda.start, pda.bottom)
         self.ends, self.beneath = {first: set()}, {first: set()}
-        by_type: dict[Type, list[Transition]] = {}
-        for t in pda.transitions:
-            by_type.setdefault((t.state, t.pop[0]), []).append(t)
+        by_type = grouped(pda.transitions, lambda t: (t.state, t.pop[0]))
         before = -1
         while before != (before := self._size()):
             for current in list(self.ends):
@@ -63,12 +64,12 @@ class _Reach:
                 self._pass_on(current, (state, current[1]))
 
     def _pass_on(self, current: Type, following: Type) -> None:
-        """A type of the same height follows: the same lies beneath, its ends are ends of this one."""
+        """Record that a type of the same stack height follows: it has the same symbols beneath and ends."""
         self.beneath.setdefault(following, set()).update(self.beneath[current])
         self.ends[current] |= self.ends.setdefault(following, set())
 
     def live(self, pda: RestrictedPDA) -> set[Type]:
-        """The reachable types from which an accepting configuration can be reached."""
+        """Return the reachable types from which an accepting configuration can be reached."""
         found = {c for c in self.ends if c[0] in pda.accept and c[1] == pda.bottom}
         rest = [t for t in pda.transitions if (t.state, t.pop[0]) in self.ends]
         while True:
@@ -79,7 +80,7 @@ class _Reach:
             found |= new
 
     def leads_to(self, t: Transition, goals: set[Type]) -> bool:
-        """Whether the transition can be taken and leads to one of the goals."""
+        """Return whether the transition can be taken and leads to one of the goals."""
         current = (t.state, t.pop[0])
         if current not in self.ends:
             return False

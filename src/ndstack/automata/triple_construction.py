@@ -1,8 +1,8 @@
 """From a PDA to a grammar: the triple construction.
 
-The nonterminal p-X-q derives what the automaton reads between being in state p with X on top and having
-popped that X, in state q. A marker goes under the stack, and accepting configurations empty what is left
-of it. Every accepting run is then one derivation and the other way round, so weights are kept.
+The nonterminal p-X-q derives what the automaton reads from the moment when it is in state p with X on top
+until it has popped that X and is in state q. A marker is put under the stack, and accepting configurations
+empty the rest of the stack. Accepting runs and derivations then correspond one to one, so weights are kept.
 """
 
 import re
@@ -12,18 +12,20 @@ from dataclasses import dataclass
 from ndstack.automata.pda import PDA, BottomMarkedPDA
 from ndstack.errors import AutomatonError
 from ndstack.grammars.grammar import CFG, Nonterminal, Rule, WeightedCFG, fresh_nonterminal, trim
+from ndstack.grammars.graphs import grouped
 from ndstack.grammars.notation import NAME
 
-# Our own states and symbols begin with exactly one slash; see _shift.
+# States and symbols that the construction adds begin with exactly one slash; see _shift.
 FLOOR = "/floor"
 FIRST, DRAIN, END = "/first", "/drain", "/end"
 
-Ends = dict[tuple[str, str], set[str]]  # (p, X) -> the states in which that X can be popped
+Ends = dict[tuple[str, str], set[str]]
+"""For (p, X), the states in which that X can be popped."""
 
 
 @dataclass(frozen=True)
 class _Move:
-    """Read `read`, pop one symbol (none if ""), push symbols, the last one on top."""
+    """A step that reads `read`, pops one symbol (none if "") and pushes symbols, the last one on top."""
 
     state: str
     read: str
@@ -33,13 +35,13 @@ class _Move:
     weight: float = 1.0
 
     def above(self, top: str) -> tuple[str, ...]:
-        """What has to be popped, first to last, before the stack under `top` shows."""
+        """Return the symbols to be popped, first to last, before the stack below `top` is uncovered."""
         kept = () if self.pop else (top,)
         return (*reversed(self.push), *kept)
 
 
 def to_grammar(pda: PDA) -> CFG:
-    """A grammar for the language of any PDA; of a weighted one, with the weights of its strings."""
+    """Return a grammar for the language of any PDA; strings keep their weights."""
     grammar = find_grammar(pda)
     if grammar is None:
         raise AutomatonError("the automaton accepts no string, and a grammar generates at least one")
@@ -47,24 +49,23 @@ def to_grammar(pda: PDA) -> CFG:
 
 
 def find_grammar(pda: PDA) -> CFG | None:
-    """The same; None if the language is empty."""
+    """Return the grammar of a PDA; None if the language is empty."""
     rules = _rules(pda)
     return (WeightedCFG if pda.weighted else CFG)(rules, rules[0].left) if rules else None
 
 
 def _rules(pda: PDA) -> tuple[Rule, ...]:
-    """The start variable's first; none if the language is empty."""
-    by_state: dict[str, list[_Move]] = {}
-    for move in _moves(pda):
-        by_state.setdefault(move.state, []).append(move)
+    """Return the rules of the grammar, those of the start variable first; none if the language is empty."""
+    by_state = grouped(_moves(pda), lambda move: move.state)
     ends = _ends(by_state)
     names: dict[tuple[str, str, str], Nonterminal] = {}
+    taken: set[str] = set()
 
     def name(p: str, x: str, q: str) -> Nonterminal:
         if (p, x, q) not in names:
             label = f"{p}-{x}-{q}"
             label = label if re.fullmatch(NAME, label) else f"N{len(names)}"
-            names[p, x, q] = fresh_nonterminal(label, names.values())
+            names[p, x, q] = fresh_nonterminal(label, taken)
         return names[p, x, q]
 
     start = name(FIRST, FLOOR, END)
@@ -79,7 +80,7 @@ def _rules(pda: PDA) -> tuple[Rule, ...]:
 
 
 def _ends(by_state: dict[str, list[_Move]]) -> Ends:
-    """The pairs (p, X) that are asked for from the start on, each with its end states."""
+    """Return the pairs (p, X) that can occur, each with its end states."""
     ends: Ends = {(FIRST, FLOOR): set()}
     before = -1
     while before != (before := sum(1 + len(found) for found in ends.values())):
@@ -96,7 +97,7 @@ def _ends(by_state: dict[str, list[_Move]]) -> Ends:
 def _descents(
     state: str, symbols: tuple[str, ...], ends: Ends
 ) -> Iterator[tuple[str, tuple[tuple[str, str, str], ...]]]:
-    """Ways to pop the symbols one after the other: the end state and the triples passed."""
+    """Yield the ways to pop the symbols one after the other: the end state, and the triples on the way."""
     if not symbols:
         yield state, ()
         return
@@ -110,7 +111,7 @@ def _moves(pda: PDA) -> Iterator[_Move]:
     for number, t in enumerate(pda.transitions):
         *first, last = list(map(_shift, reversed(t.pop))) or [""]
         state, read, weight = _shift(t.state), t.read, t.weight
-        for i, x in enumerate(first):  # all but the deepest symbol are popped one by one
+        for i, x in enumerate(first):  # a move pops one symbol, so each but the deepest needs its own move
             between = f"/{number}/{i}"
             yield _Move(state, read, x, between, weight=weight)
             state, read, weight = between, "", 1.0

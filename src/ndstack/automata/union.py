@@ -1,9 +1,9 @@
-"""Union of restricted PDAs that keeps its parts apart (sections 8.3.1 and 8.3.2)."""
+"""The union of restricted PDAs, with the accept states of each part (sections 8.3.1 and 8.3.2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ndstack.automata.pda import BOTTOM, RestrictedPDA, RestrictedWPDA, Transition
+from ndstack.automata.pda import BOTTOM, RestrictedPDA, Transition, restricted_class
 from ndstack.errors import AutomatonError
 
 START = "s"
@@ -11,10 +11,10 @@ START = "s"
 
 @dataclass(frozen=True)
 class UnionPDA:
-    """A restricted PDA that runs one of several, and the accept states of each.
+    """A restricted PDA that runs one of several automata, and the accept states of each.
 
-    A string is in the union if some run ends in an accept state of any part with ⊥ on top, and in the
-    intersection if for every part there is such a run.
+    A string is in the union of the languages if some run ends in an accept state of any part with ⊥ on top,
+    and in their intersection if there is such a run for every part.
     """
 
     pda: RestrictedPDA
@@ -22,11 +22,11 @@ class UnionPDA:
 
 
 def union(automata: Sequence[RestrictedPDA]) -> UnionPDA:
-    """The standard construction: disjoint states, one start state s that begins like each part's.
+    """Return the standard construction: disjoint states, and one start state s in place of each part's.
 
-    A part whose start state can be entered again first gets a start state of its own. Stack symbols are
-    shared: runs of different parts never meet, and a smaller Γ is cheaper. Weights of strings add up, but
-    for ε: the parts' runs that read nothing are one run here, of weight 1.
+    A part whose start state can be entered again first gets a separate start state. Stack symbols are shared,
+    because runs of different parts never meet and a smaller Γ is cheaper. The weight of a string is the sum
+    of its weights in the parts. The empty string is an exception: its run has weight 1.
     """
     if not automata:
         raise AutomatonError("union of no automata; give at least one")
@@ -37,13 +37,12 @@ def union(automata: Sequence[RestrictedPDA]) -> UnionPDA:
         names = {q: f"{number}.{q}" for q in pda.states} | {pda.start: START}
         transitions += [replace(t, state=names[t.state], target=names[t.target]) for t in pda.transitions]
         parts.append(frozenset(names[q] for q in pda.accept))
-    weighted = any(pda.weighted for pda in automata)
-    build = RestrictedWPDA if weighted else RestrictedPDA
+    build = restricted_class(any(pda.weighted for pda in automata))
     return UnionPDA(build(tuple(transitions), START, frozenset().union(*parts)), tuple(parts))
 
 
 def _isolate_start(pda: RestrictedPDA) -> RestrictedPDA:
-    """The same automaton with a start state that no transition enters."""
+    """Return the same automaton with a start state that no transition enters."""
     if all(t.target != pda.start for t in pda.transitions):
         return pda
     start = "start"
@@ -55,7 +54,7 @@ def _isolate_start(pda: RestrictedPDA) -> RestrictedPDA:
 
 
 def _rename_bottom(pda: RestrictedPDA) -> RestrictedPDA:
-    """The same automaton with ⊥ as its bottom symbol (what was called ⊥ takes the old name)."""
+    """Return the automaton with ⊥ as its bottom symbol; a symbol that was called ⊥ takes the old name."""
     if pda.bottom == BOTTOM:
         return pda
     swap = {pda.bottom: BOTTOM, BOTTOM: pda.bottom}

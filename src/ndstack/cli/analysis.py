@@ -1,4 +1,4 @@
-"""Commands that look into stacks: parse, draw."""
+"""Commands that analyse stacks: parse, draw."""
 
 import json
 from pathlib import Path
@@ -20,16 +20,14 @@ Source_ = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
-        help="A run folder, a saved model, a grammar file, or a shipped automaton: english, ...",
+        help="A run folder, a saved model, a grammar file, or an automaton that ships, such as english.",
     ),
 ]
-StackNumber = Annotated[int, typer.Option("--stack", min=1, help="Which stack, if there are several.")]
+StackNumber = Annotated[int, typer.Option("--stack", min=1, help="The number of the stack.")]
 Time = Annotated[
-    int | None, typer.Option("--time", min=0, help="After so many steps, BOS included; all if not given.")
+    int | None, typer.Option("--time", min=0, help="The number of steps, BOS included; by default, all.")
 ]
-AllRuns = Annotated[
-    bool, typer.Option("--all-runs", help="Of a recogniser: also the runs that do not accept.")
-]
+AllRuns = Annotated[bool, typer.Option("--all-runs", help="For a recogniser: also runs that do not accept.")]
 
 
 @command(
@@ -40,10 +38,10 @@ AllRuns = Annotated[
 def parse(
     run: Source_,
     string: Annotated[
-        str, typer.Argument(help="To be read; long symbols spaced, or tabbed.", callback=as_text)
+        str, typer.Argument(help="The string; spaces or tabs separate long symbols.", callback=as_text)
     ],
-    best: Annotated[int, typer.Option(min=0, help="How many runs, the most probable first.")] = 1,
-    samples: Annotated[int, typer.Option(min=0, help="How many runs drawn by chance, instead.")] = 0,
+    best: Annotated[int, typer.Option(min=0, help="The number of runs, the most probable first.")] = 1,
+    samples: Annotated[int, typer.Option(min=0, help="The number of runs to sample instead.")] = 0,
     time: Time = None,
     stack: StackNumber = 1,
     all_runs: AllRuns = False,
@@ -53,7 +51,7 @@ def parse(
 ) -> None:
     """Find the best runs of a nondeterministic stack on a string, and show their stacks.
 
-    Runs of a recogniser are those that accept, if it accepts; otherwise all.
+    If a recogniser accepts the string, only accepting runs are shown; otherwise all runs are.
     """
     import numpy as np
 
@@ -91,24 +89,24 @@ def draw(
     run: Source_,
     strings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="STRING", help="To be read; for pca, also several.", callback=as_text),
+        typer.Argument(metavar="STRING", help="The string; for pca, one or more.", callback=as_text),
     ] = None,
-    what: Annotated[What, typer.Option(help="What to draw.")] = "attention",
+    what: Annotated[What, typer.Option(help="The kind of picture.")] = "attention",
     out: OutPicture = Path("stack.svg"),
     time: Time = None,
     stack: StackNumber = 1,
-    best: Annotated[int, typer.Option(min=1, help="For stacks and tree: the run of this rank.")] = 1,
+    best: Annotated[int, typer.Option(min=1, help="For stacks and tree: the rank of the run.")] = 1,
     all_runs: AllRuns = False,
-    samples: Annotated[int, typer.Option(min=0, help="For pca: strings to sample from the language.")] = 0,
-    after: Annotated[str | None, typer.Option(help="For pca: only what comes after this symbol.")] = None,
+    samples: Annotated[int, typer.Option(min=0, help="For pca: the number of strings to sample.")] = 0,
+    after: Annotated[str | None, typer.Option(help="For pca: only readings after this symbol.")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Draw what a stack does while a model reads a string.
+    """Draw a stack while a model reads a string.
 
-    attention, readings, actions: over time. stacks, tree: of the best run. wfa: the stack WFA at a time.
-    predictions: of the next symbol, beside the true ones. pca: readings in two dimensions. evolution: actions
-    over training, from snapshots (`ndstack train --snapshots`).
+    attention, readings, actions: over time. stacks, tree: of the best run. wfa: the stack WFA at one time.
+    predictions: those of the next symbol, beside the true distribution. pca: readings in two dimensions.
+    evolution: actions during training, from snapshots (`ndstack train --snapshots`).
     """
     from ndstack import plotting
     from ndstack.analysis.source import open_source
@@ -141,7 +139,7 @@ def _picture(
 
     if what == "evolution":
         if source.run is None:
-            raise NdstackError(f"{source.name} is not a run; evolution needs one, trained with --snapshots")
+            raise NdstackError(f"{source.name} is not a run; evolution needs a run trained with --snapshots")
         return figures.draw_evolution(figures.Evolution.of_run(source.run, word, stack))
     trace = source.trace(word)
     if what == "predictions":
@@ -158,7 +156,7 @@ def _picture(
         return figures.draw_wfa(own.runs.at(time))
     found = _runs(trace, own, time, all_runs).k_best(best)
     if len(found) < best:
-        raise NdstackError(f"run {best} asked for, but there are {len(found)}")
+        raise NdstackError(f"--best {best} given, but there are only {len(found)} runs")
     return figures.draw_stacks(found[-1]) if what == "stacks" else figures.draw_tree(found[-1])
 
 
@@ -171,9 +169,7 @@ def _pca(
 
     if samples:
         if source.language is None:
-            raise NdstackError(
-                f"the language of {source.name} is not known, so give strings instead of --samples"
-            )
+            raise NdstackError(f"the language of {source.name} is unknown; give strings instead of --samples")
         rng = np.random.default_rng(seed)
         lengths = source.language.lengths(*source.lengths)
         words = words + [
@@ -188,7 +184,7 @@ def _pca(
 
 
 def _runs(trace: "Trace", stack: "StackTrace", time: int | None, all_runs: bool) -> "StackRuns":
-    """The runs to show: those that accept, if the string is accepted and read to its end."""
+    """Return the runs to show: only accepting ones, if the string is accepted and read to its end."""
     runs = stack.runs.at(time)
     whole = time is None or time == stack.steps
     return runs.accepting() if trace.accepted and whole and not all_runs else runs

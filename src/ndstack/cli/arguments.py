@@ -79,9 +79,9 @@ ModelName = Annotated[
     ),
 ]
 Lengths = Annotated[str, typer.Option(metavar="LOW:HIGH", help="Lengths of strings, or one length.")]
-Resume = Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")]
+Resume = Annotated[Path | None, typer.Option(metavar="RUN", help="Resume the run in this folder.")]
 
-_SEED = typer.Option("--seed", min=0, max=2**63 - 1, help="Seed of all that is random.")
+_SEED = typer.Option("--seed", min=0, max=2**63 - 1, help="The seed of all random numbers.")
 Seed = Annotated[int, _SEED]
 SeedIfGiven = Annotated[int | None, _SEED]
 
@@ -105,13 +105,15 @@ Split = Annotated[
 ]
 
 # Of commands that make strings.
-Count = Annotated[int, typer.Option("--count", min=1, help="How many strings.")]
-Prefix = Annotated[str, typer.Option("--prefix", help="What they begin with.", callback=as_text)]
-_LONGEST = typer.Option("--max-length", min=1, help="Cut off after so many symbols.")
+Count = Annotated[int, typer.Option("--count", min=1, help="The number of strings.")]
+Prefix = Annotated[str, typer.Option("--prefix", help="The beginning of the strings.", callback=as_text)]
+_LONGEST = typer.Option(
+    "--max-length", min=1, help="The greatest number of symbols; longer strings are cut off."
+)
 MaxLength = Annotated[int, _LONGEST]
 MaxLengthIfGiven = Annotated[int | None, _LONGEST]
-Temperature = Annotated[float, typer.Option("--temperature", help="Below 1 the likely becomes likelier.")]
-Greedy = Annotated[bool, typer.Option("--greedy", help="Always the likeliest symbol.")]
+Temperature = Annotated[float, typer.Option("--temperature", help="Below 1, likely symbols become likelier.")]
+Greedy = Annotated[bool, typer.Option("--greedy", help="Always choose the likeliest symbol.")]
 
 
 def read_grammar_file(file: Path) -> "CFG":
@@ -152,7 +154,7 @@ def plain_grammar(language: "Language") -> "CFG":
 
 def parse_lengths(text: str) -> tuple[int, int]:
     """A range of lengths as typed: `40:80`, or `40` for one length."""
-    from ndstack.languages.language import LONGEST
+    from ndstack.settings.data import LONGEST
 
     low, colon, high = text.partition(":")
     high = high if colon else low

@@ -30,16 +30,18 @@ Form = Literal["same", "proper", "greibach", "2-greibach"]
     "ndstack recognize --grammar anbnc.cfg --grammar abncn.cfg aabbcc aabbc",
 )
 def recognize(
-    words: Annotated[list[str], strings("Strings to read.")],
+    words: Annotated[list[str], strings("The strings to read.")],
     grammar: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="A grammar file; several for the intersection of their languages."),
+        typer.Option(
+            metavar="FILE", help="A grammar file; several mean the intersection of their languages."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compile grammars into a network (section 8.3) and let it accept or reject strings.
+    """Compile grammars into a network (section 8.3) that accepts or rejects strings, without training.
 
-    Nothing is trained. The exit code is 1 if any string is rejected.
+    The exit code is 1 if any string is rejected.
     """
     from ndstack.nn.proofs.recognition import recognize_lines
 
@@ -62,15 +64,15 @@ def recognize(
     "ndstack automaton --grammar my.cfg 'the cat sleeps' --transitions",
 )
 def automaton(
-    words: Annotated[list[str], strings("A string to read.")],
+    words: Annotated[list[str], strings("The string to read.")],
     grammar: GrammarFile = None,
     out: OutSvg = None,
     transitions: Annotated[bool, typer.Option("--transitions", help="Print the transitions.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compile a grammar into a restricted pushdown automaton and follow it through a string.
+    """Compile a grammar into a restricted pushdown automaton and show how it reads a string.
 
-    With --out, the stack WFA after every symbol is drawn. The exit code is 1 if the string is rejected.
+    With --out, the stack WFA is drawn after every symbol. The exit code is 1 if the string is rejected.
     """
     from ndstack.automata import Lang, best_run, run_svg, to_restricted
     from ndstack.automata.pda import show_stack
@@ -123,10 +125,10 @@ def _print_automaton(pda: "RestrictedPDA", picture: Path | None, transitions: bo
 @command("ndstack grammar my.cfg", "ndstack grammar my.cfg --to 2-greibach")
 def grammar(
     file: Annotated[Path, typer.Argument(help="A grammar in NLTK's notation.")],
-    to: Annotated[Form, typer.Option(help="The form: proper has no ε- and unary rules.")] = "same",
+    to: Annotated[Form, typer.Option(help="The form; proper has no ε-rules and unary rules.")] = "same",
     as_json: AsJson = False,
 ) -> None:
-    """Check a grammar file and print it, on request in a normal form."""
+    """Check a grammar file and print it, optionally in a normal form."""
     from ndstack.grammars import CFG, greibach, proper, two_greibach
     from ndstack.grammars.grammar import show_symbol
 

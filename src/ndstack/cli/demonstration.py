@@ -1,4 +1,4 @@
-"""Commands that show what is here, and how fast: demo, warmup, bench."""
+"""Commands for a first impression and for speed: demo, warmup, bench."""
 
 import contextlib
 import json
@@ -24,12 +24,12 @@ BENCHMARKS = {
 @command("ndstack demo", "ndstack demo --quick --out /tmp/demo")
 def demo(
     out: OutFolder = Path("demo"),
-    quick: Annotated[bool, typer.Option("--quick", help="The smallest version.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run the smallest version.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a network with a stack and one without on one language; compare them, look into the stack.
+    """Train a network with a stack and one without on one language, compare them, and show the stack.
 
-    A demo that was interrupted goes on where it stopped.
+    An interrupted demo resumes where it stopped.
     """
     from ndstack.demo import run_demo
 
@@ -45,20 +45,20 @@ def warmup(
         list[str] | None,
         typer.Argument(
             metavar="[MODEL]...",
-            help="Such as rns-2-3; all kinds if none is named.",
+            help="Models such as rns-2-3; by default, one of each kind.",
             autocompletion=complete_model,
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compile the kernels of these models now, so that nothing waits for it later. Takes minutes, once."""
+    """Compile the kernels of models in advance. This takes minutes, once."""
     from ndstack.warmup import warm_up
 
     done = warm_up(models)
     if as_json:
         print(json.dumps(done.summary()))
         return
-    kept = f"kept in {done.folder}" if done.folder else "not kept, since no folder can be written to"
+    kept = f"kept in {done.folder}" if done.folder else "not kept, because no folder is writable"
     print(
         f"compiled {len(done.compiled)} kernels in {done.seconds:.0f} s for {', '.join(done.models)}; {kept}"
     )
@@ -77,7 +77,7 @@ def bench(
     ] = "all",
     as_json: AsJson = False,
 ) -> None:
-    """Measure speed against named baselines; tables here, JSON under benchmarks/results. Takes minutes."""
+    """Measure speed against named baselines, and write JSON to benchmarks/results. This takes minutes."""
     import runpy
 
     if name != "all" and name not in BENCHMARKS:
@@ -85,7 +85,7 @@ def bench(
     root = Path(__file__).parents[3]
     if not (root / "benchmarks").is_dir():
         raise NdstackError(
-            "benchmarks are in the repository, not in the installed package; run it from there"
+            "benchmarks are in the repository, not in the installed package; run the command there"
         )
     results = root / "benchmarks" / "results"
     results.mkdir(exist_ok=True)
@@ -93,7 +93,7 @@ def bench(
     measured = {}
     for own, module in BENCHMARKS.items():
         if name in ("all", own):
-            print(f"measuring {own}; leave the machine alone", file=sys.stderr)
+            print(f"measuring {own}; other programs would disturb the measurement", file=sys.stderr)
             file = results / f"{own}.json"
             sys.argv = [module, "--json", str(file)]
             with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):

@@ -39,7 +39,7 @@ def reproduce(
     """Run an experiment of the dissertation, and report.
 
     `paper` is the dissertation's protocol; `laptop` has fewer restarts and smaller grids; `smoke` takes
-    seconds. Interrupt it at any time: the same command goes on, and what is complete is not run again.
+    seconds. Interrupt it at any time: the same command resumes it, and what is complete is not run again.
     """
     from ndstack import experiments
 
@@ -65,7 +65,7 @@ def sweep(
     *,
     options: SweepOptions,
 ) -> None:
-    """Run an experiment of your own, and report; the format is that of the dissertation's experiments.
+    """Run an experiment of your own, and report; the format is that of the dissertation's own.
 
     A file with several [[experiments]] is a campaign: they are run in this order and share a report.
     Interrupt it at any time: the same command resumes it, and what is complete is not run again.
@@ -167,7 +167,7 @@ def _check(options: SweepOptions) -> None:
             "--nice given, but it is for processes of the local engine; expected --workers 1 or more"
         )
     if options.out is None:
-        raise NdstackError("no folder given; expected --out FOLDER, a new one or one to go on with")
+        raise NdstackError("no folder given; expected --out FOLDER, a new one, or that of a sweep to resume")
 
 
 def _portions(
@@ -188,7 +188,7 @@ def _portions(
             continue
         settings, suites = _text(one, scale, folder, options)
         chosen = folder.begin(one, scale, settings, place)
-        path = None if suites is None else str(files.real(suites))
+        path = None if suites is None else str(files.real_path(suites))
         measures = experiments.measures_of(chosen)
         portions.append(experiments.Portion(experiments.expand(chosen), measures, chosen, path))
     if options.only is not None:
@@ -208,7 +208,7 @@ def _text(
     corpus, suites = options.corpus, options.suites
     if not experiment.text:
         return None, None
-    from ndstack.experiments.natural import make_example
+    from ndstack.experiments.text_measures import make_example
     from ndstack.text.launch import corpus_settings
     from ndstack.text.suites import find_suites, read_suite
 

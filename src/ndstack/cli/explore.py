@@ -1,4 +1,4 @@
-"""The command that opens the explorer: explore."""
+"""The command that starts the explorer: explore."""
 
 import sys
 from typing import Annotated
@@ -14,17 +14,17 @@ from ndstack.errors import NdstackError
 def explore(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RUN", help="Run folders, saved models, grammar files to compile."),
+        typer.Argument(metavar="RUN", help="Run folders, saved models, or grammar files to compile."),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any free port.")] = 8765,
     host: Annotated[
-        str | None, typer.Option(help="Another address to listen on than this machine's own 127.0.0.1.")
+        str | None, typer.Option(help="The address to listen on; by default, 127.0.0.1 (this machine only).")
     ] = None,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser?")] = True,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
 ) -> None:
-    """Watch stacks at work in the browser: any string, any model, step by step.
+    """Explore the stacks of any model on any string, step by step, in the browser.
 
-    The automata that ship are always there, so that it works without a trained model. Ctrl-C ends it.
+    Automata that ship are always available, so no trained model is needed. Ctrl-C ends the server.
     """
     try:
         import fastapi  # noqa: F401
@@ -37,6 +37,6 @@ def explore(
     from ndstack.analysis.explorer.server import serve
 
     catalogue = Catalogue(runs or (), read=read_grammar_file)
-    print("ndstack: getting ready (the first time, this compiles for a minute)", file=sys.stderr)
+    print("ndstack: starting (kernels are compiled the first time, which takes a minute)", file=sys.stderr)
     catalogue.warm_up()
     serve(catalogue, host, port, browser)

@@ -28,7 +28,7 @@ from ndstack.errors import NdstackError
 
 @command("ndstack languages", "ndstack languages --json")
 def languages(as_json: AsJson = False) -> None:
-    """List the formal languages with a sample string each."""
+    """List the formal languages, each with a sample string."""
     import numpy as np
 
     from ndstack.languages import DESCRIPTIONS, get
@@ -43,8 +43,8 @@ def languages(as_json: AsJson = False) -> None:
         return
     columns = ("name", "strings", "a sample")
     print_table(columns, (list(row.values()) for row in rows), unbroken=("name", "a sample"))
-    print("All but hardest-cfl and count-3 also for k symbols, as in marked-reversal(k=40).")
-    print("dyck(public) and padded-reversal(public): as in the data of the dissertation's public code.")
+    print("All except hardest-cfl and count-3 can have k symbols, as in marked-reversal(k=40).")
+    print("dyck(public) and padded-reversal(public) are those of the dissertation's public code.")
 
 
 @command(
@@ -58,12 +58,12 @@ def sample(
     count: Count = 10,
     seed: Seed = 0,
     with_probability: Annotated[
-        bool, typer.Option("--with-probability", help="Print log p(w | length), in nats, before each.")
+        bool, typer.Option("--with-probability", help="Print log p(w | length), in nats, before each string.")
     ] = False,
-    tree: Annotated[bool, typer.Option("--tree", help="Print derivations (context-free languages).")] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Print derivation trees (context-free only).")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Sample strings: a length uniformly from the non-empty ones, then a string of that length."""
+    """Sample strings: first a length uniformly from the non-empty ones, then a string of that length."""
     import numpy as np
 
     from ndstack.languages import ContextFreeLanguage
@@ -76,7 +76,7 @@ def sample(
         row: dict[str, object] = {}
         if tree:
             if not isinstance(source, ContextFreeLanguage):
-                raise NdstackError(f"{source.name} is not context-free and has no trees; leave --tree out")
+                raise NdstackError(f"{source.name} is not context-free and has no trees; remove --tree")
             derivation = source.table.sample_tree(length, rng)
             word, shown = source.word(derivation.leaves()), str(derivation)
             row["tree"] = nested_lists(derivation)
@@ -95,15 +95,15 @@ def sample(
     "ndstack probability --grammar my.cfg 'the cat sleeps'",
 )
 def probability(
-    words: Annotated[list[str], strings("Symbols longer than a character: spaced, or tabbed.")],
+    words: Annotated[list[str], strings("The strings; spaces or tabs separate long symbols.")],
     grammar: GrammarFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print log p(w | length) of strings, in nats; -inf for those outside the language."""
+    """Print log p(w | length) of strings, in nats, which is -inf outside the language."""
     name = None if grammar else words.pop(0)
     source = find_language(name, grammar)
     if not words:
-        raise NdstackError("no strings given; write them behind the language: ndstack probability dyck '()'")
+        raise NdstackError("no strings given; write them after the language: ndstack probability dyck '()'")
     for text in words:
         value = source.log_probability(parse_word(source, text))
         finite = value if math.isfinite(value) else None
@@ -116,14 +116,14 @@ def dataset(
     grammar: GrammarFile = None,
     out: OutFolder = Path("data"),
     seed: Seed = 0,
-    train: Annotated[int, typer.Option(min=0, help="Training strings.")] = 10_000,
-    validation: Annotated[int, typer.Option(min=0, help="Validation strings.")] = 1_000,
-    test_per_length: Annotated[int, typer.Option(min=0, help="Test strings for each length.")] = 100,
+    train: Annotated[int, typer.Option(min=0, help="The number of training strings.")] = 10_000,
+    validation: Annotated[int, typer.Option(min=0, help="The number of validation strings.")] = 1_000,
+    test_per_length: Annotated[int, typer.Option(min=0, help="The number of test strings per length.")] = 100,
     lengths: Lengths = "40:80",
     test_lengths: Annotated[
         str, typer.Option(metavar="LOW:HIGH", help="Lengths of test strings.")
     ] = "40:100",
-    batch_size: Annotated[int, typer.Option(min=1, help="Strings of one length in a row.")] = 10,
+    batch_size: Annotated[int, typer.Option(min=1, help="The number of strings per batch.")] = 10,
     as_json: AsJson = False,
 ) -> None:
     """Sample training, validation and test strings into a new folder."""
@@ -131,7 +131,7 @@ def dataset(
     from ndstack.languages import Plan, make_dataset, write_dataset
     from ndstack.progress import progress_bar
 
-    check_new(out)  # before anything is sampled
+    check_new(out)  # before strings are sampled, which may take long
     source = find_language(language, grammar)
     plan = Plan(
         train=train,

@@ -1,12 +1,12 @@
-"""Options that commands share as a group: a dataclass whose fields become options."""
+"""Options that commands share as a group: settings of a run, or a dataclass whose fields become options."""
 
 import dataclasses
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
 
@@ -18,20 +18,77 @@ from ndstack.cli.arguments import (
     Quiet,
     SeedIfGiven,
 )
+from ndstack.settings import RunConfig, Settings
+from ndstack.settings.document import default_text, description, find_field, plain_type
+from ndstack.settings.reading import Values, flatten, merge, nested, parse_setting
 
 if TYPE_CHECKING:
-    from ndstack.training import Result, RunConfig
+    from ndstack.training import Result
     from ndstack.training.material import Show
 
 
+class Flags:
+    """Marks a parameter of a command that takes settings of a run, each from a flag of its own.
+
+    The name, the type, the help and the default of a flag follow from the declaration of the setting. The
+    command gets nested tables with the settings that were given.
+
+    Args:
+        paths: such as `training.clip`, which becomes `--clip`.
+        declared: where settings are declared.
+        recipes: settings that replace defaults, each with a word for whom it is.
+    """
+
+    def __init__(
+        self, *paths: str, declared: type[Settings] = RunConfig, recipes: Mapping[str, Values] | None = None
+    ) -> None:
+        self.paths = {path.rpartition(".")[2]: path for path in paths}
+        self.declared, self.recipes = declared, recipes or {"": {}}
+
+    def __call__(self, **values: object) -> dict[str, Any]:
+        """The settings that were given, as nested tables."""
+        found: dict[str, Any] = {}
+        for name, value in values.items():
+            if value is not None:
+                found = merge(found, nested(self.paths[name].split("."), value))
+        return found
+
+    def options(self) -> Iterator[inspect.Parameter]:
+        """The flags as parameters of a function."""
+        for name, path in self.paths.items():
+            kind: Any = plain_type(find_field(self.declared, path))
+            option = Annotated[kind | None, typer.Option(help=help_of(path, self.declared, self.recipes))]
+            yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
+
+
+def help_of(
+    path: str, declared: type[Settings] = RunConfig, recipes: Mapping[str, Values] | None = None
+) -> str:
+    """The description of a setting and its default, as help of a flag."""
+    field = find_field(declared, path)
+    defaults: dict[str, str] = {}
+    for word, recipe in (recipes or {"": {}}).items():
+        text = default_text(field, flatten(recipe).get(path))
+        if text and text not in defaults:
+            defaults[text] = word + text
+    return f"{description(field)} [{'; '.join(defaults.values())}]" if defaults else description(field)
+
+
 def unfold(function: Callable[..., None]) -> Callable[..., None]:
-    """A function some of whose parameters are dataclasses, as one that takes the fields as options."""
+    """A function some of whose parameters are groups of options, as one that takes the options one by one.
+
+    A group is a dataclass, or a parameter marked by `Flags`.
+    """
     signature = inspect.signature(function)
     parameters: list[inspect.Parameter] = []
-    groups: dict[str, tuple[type[Any], list[str]]] = {}
+    groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
     for one in signature.parameters.values():
         group, found = one.annotation, [one]
-        if isinstance(group, type) and dataclasses.is_dataclass(group):
+        flags = next((mark for mark in get_args(group)[1:] if isinstance(mark, Flags)), None)
+        if flags is not None:
+            found = list(flags.options())
+            groups[one.name] = flags, [option.name for option in found]
+        elif isinstance(group, type) and dataclasses.is_dataclass(group):
             found = list(_options(group))
             groups[one.name] = group, [option.name for option in found]
         parameters += (option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in found)
@@ -44,7 +101,7 @@ def unfold(function: Callable[..., None]) -> Callable[..., None]:
         }
         function(**values, **made)
 
-    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    call.__dict__["__signature__"] = signature.replace(parameters=parameters)
     call.__annotations__ = {one.name: one.annotation for one in parameters}
     return call
 
@@ -54,6 +111,10 @@ def _options(group: type[Any]) -> Iterator[inspect.Parameter]:
     hints, kind = get_type_hints(group, include_extras=True), inspect.Parameter.KEYWORD_ONLY
     for field in dataclasses.fields(group):
         yield inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
+
+
+MACHINE = ("training.device", "training.precision", "training.processes", "training.threads")
+"""The settings that say where and how a run is computed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,17 +129,15 @@ class TrainOptions:
         Path | None, typer.Option(metavar="RUN", help="Begin with the best parameters of this run.")
     ] = None
     seed: SeedIfGiven = None
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None
-    precision: Annotated[str | None, typer.Option(help="32, 64 or bf16-mixed.")] = None
-    processes: Annotated[int | None, typer.Option(help="Each takes a share of every batch [1].")] = None
-    threads: Annotated[int | None, typer.Option(help="Of each process [all cores].")] = None
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write for TensorBoard, too.")] = False
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write metrics for TensorBoard, too.")
+    ] = False
     quiet: Quiet = False
     as_json: AsJson = False
 
     @property
     def show(self) -> "Show":
-        """How progress is shown: bars on a terminal, elsewhere one line of JSON an epoch."""
+        """How progress is shown: bars on a terminal, elsewhere one line of JSON per epoch."""
         if self.quiet:
             return "nothing"
         return "terminal" if sys.stderr.isatty() and not self.as_json else "json"
@@ -101,14 +160,10 @@ class TrainOptions:
             raise Interrupted(advice) from None
 
     def apply_settings(self, values: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
-        """Settings, changed by a command's own flags, changed by these, changed by --set."""
-        from ndstack.training.config import merge, parse_setting
-
-        names = ("device", "precision", "processes", "threads")
+        """Settings, changed by a command's own flags, then by these options, then by --set."""
         shared = {
             "seed": self.seed,
             "start_from": None if self.start_from is None else str(self.start_from),
-            "training": {name: getattr(self, name) for name in names},
         }
         for given in (flags, shared):
             values = merge(values, _given(given))

@@ -1,18 +1,18 @@
-"""How commands show what they found."""
+"""Output of commands: tables, warnings and trees."""
 
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from nltk import Tree
 
 WIDE = 200
-"""Columns where there is no terminal whose width counts."""
+"""The width of tables that are not printed to a terminal, in characters."""
 
 
 def warn(message: str) -> None:
-    """One line on standard error about input that is accepted but is probably not what is meant."""
+    """Print one line to standard error about input that is valid but probably not intended."""
     print(f"ndstack: warning: {message}", file=sys.stderr)
 
 
@@ -23,26 +23,21 @@ def print_table(
     right: int | None = None,
     unbroken: Collection[str] = (),
 ) -> None:
-    """Print a table; numbers with four decimals.
+    """Print a table, with four decimals for numbers below 100.
 
     Args:
-        columns: their names.
-        rows: a cell for each column.
-        right: columns from this number on are flush right.
-        unbroken: names of columns whose cells stay on one line.
+        columns: the names of the columns.
+        rows: the cells of each row.
+        right: the number of the first column that is aligned to the right.
+        unbroken: the names of columns whose cells are not wrapped.
     """
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, header_style="bold")
     for place, column in enumerate(columns):
-        flush_right = right is not None and place >= right
-        table.add_column(
-            column,
-            overflow="fold",
-            justify="right" if flush_right else "left",
-            no_wrap=column in unbroken,
-        )
+        justify: Literal["left", "right"] = "right" if right is not None and place >= right else "left"
+        table.add_column(column, overflow="fold", justify=justify, no_wrap=column in unbroken)
     for row in rows:
         table.add_row(*(_show(cell) for cell in row))
     console = Console(markup=False, highlight=False, emoji=False)
@@ -58,5 +53,5 @@ def _show(cell: object) -> str:
 
 
 def nested_lists(tree: "Tree") -> list[object]:
-    """A tree as nested lists, the label first."""
+    """Return a tree as nested lists, each with the label first."""
     return [tree.label(), *(child if isinstance(child, str) else nested_lists(child) for child in tree)]

@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,16 +39,21 @@ def evaluate(
 ) -> None:
     """Measure the best model of a run, overall and by length; the results also go to the run's folder.
 
-    The zoo stays as it is: of a network in it, the results are shown, and drawn with --out.
+    Nothing is written to the zoo: the results of a network in it are shown, and drawn with --out.
     """
     from ndstack import plotting, training, zoo
     from ndstack.progress import progress_bar
+    from ndstack.training.material import make_task
     from ndstack.training.pictures import draw_by_length
 
     folder = training.Run.open(run)
     picture = out if zoo.is_zoo(run) else out or run / f"{split}.svg"
     plotting.check_format(picture or Path("none.svg"))
     model = folder.load()
+    task = make_task(folder.config)
+    if task is not None:
+        _print_task(folder, training.evaluate_task(model, task, split), as_json)
+        return
     data = training.make_test_data(folder.config) if split == "test" else training.make_data(folder.config)
     with progress_bar(f"reading {split} strings", len(getattr(data, split))) as advance:
         result = training.evaluate(
@@ -74,7 +79,17 @@ def evaluate(
         ],
     )
     shown = "" if picture is None else f" Plot: {picture}"
-    print(f"Nats a symbol; for each length given the length.{shown}")
+    print(f"Nats per symbol; for each length given the length.{shown}")
+
+
+def _print_task(run: "Run", result: dict[str, Any], as_json: bool) -> None:
+    """Show what was measured on a registered task, and keep it in the folder of the run."""
+    run.replace(f"{result['split']}.json", json.dumps(result, indent=2) + "\n")
+    if as_json:
+        print(json.dumps(result))
+        return
+    numbers = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in [*result.items()][1:])
+    print(f"{run.label} on {run.config.language}, {result['split']} data: {numbers}")
 
 
 @command("ndstack generate runs/reversal --count 5", "ndstack generate runs/reversal --prefix 0110# --greedy")
@@ -93,10 +108,10 @@ def generate(
     from ndstack import training
     from ndstack.nn import beam_search, sample
     from ndstack.nn import greedy as take_best
-    from ndstack.training.material import find_language
+    from ndstack.training.material import language_of
 
     folder = training.Run.open(run)
-    model, language = folder.load(), find_language(folder.config)
+    model, language = folder.load(), language_of(folder.config)
     longest = max_length or folder.config.data.test_lengths[1]
     start = parse_word(language, prefix)
     if beam is not None:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,8 +22,10 @@ from ndstack.cli.arguments import (
     Split,
     Temperature,
 )
-from ndstack.cli.options import TrainOptions, unfold
+from ndstack.cli.options import MACHINE, Flags, TrainOptions, unfold
 from ndstack.errors import NdstackError
+from ndstack.settings.reading import merge
+from ndstack.settings.recipes import TEXT, TEXT_TRANSFORMER
 
 if TYPE_CHECKING:
     from ndstack.nn import LanguageModel
@@ -45,7 +47,7 @@ app.add_typer(text, name="text", rich_help_panel="Natural language")
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A folder that `ndstack text train` made.")]
 GLUED = 0.05
-"""A warning is given if more of the word types end in punctuation."""
+"""The share of word types that end in punctuation above which there is a warning."""
 PARTS: dict[str, Literal["test", "valid", "train"]] = {
     "test": "test",
     "validation": "valid",
@@ -56,7 +58,7 @@ PARTS: dict[str, Literal["test", "valid", "train"]] = {
 @text.command(epilog=as_epilog("ndstack text example --out example --sentences 3000"))
 def example(
     out: OutFolder,
-    sentences: Annotated[int, typer.Option(min=10, help="Of the training part.")] = 3000,
+    sentences: Annotated[int, typer.Option(min=10, help="The number of training sentences.")] = 3000,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -81,33 +83,33 @@ def example(
 def prepare(
     source: Annotated[
         Path,
-        typer.Argument(metavar="IN", help="A tokenised text file, or a folder: train.txt, valid.txt, ..."),
+        typer.Argument(metavar="IN", help="A text file, or a folder with train.txt, valid.txt, test.txt."),
     ],
     out: OutFolder,
     size: Annotated[
-        int | None, typer.Option(help="At most so many types, `<unk>` and `<eos>` included.")
+        int | None, typer.Option(help="The largest number of types, including `<unk>` and `<eos>`.")
     ] = None,
-    min_count: Annotated[int, typer.Option(min=1, help="Leave out words that occur less often.")] = 1,
+    min_count: Annotated[int, typer.Option(min=1, help="Words that occur less often become `<unk>`.")] = 1,
     vocabulary: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="One word a line, instead of counting them.")
+        Path | None, typer.Option(metavar="FILE", help="A vocabulary, one word per line.")
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option(metavar="A/B/C", help="Shares of training, validation and test lines of one file."),
+        typer.Option(metavar="A/B/C", help="The shares of training, validation and test lines of a file."),
     ] = None,
     tokenize: Annotated[
         Literal["spaces", "words"],
-        typer.Option(help="Words are between spaces, or without punctuation, too."),
+        typer.Option(help="Separate words at spaces alone, or at punctuation, too."),
     ] = "spaces",
     as_json: AsJson = False,
 ) -> None:
-    """Turn text into a corpus: a vocabulary and files of indices, in constant memory.
+    """Convert text to a corpus, that is a vocabulary and files of indices, in constant memory.
 
-    Words are what stands between spaces, as it is; `<eos>` is added after every line. With --tokenize words,
-    punctuation is separated: runs of letters and digits are words, across an apostrophe or hyphen inside a
-    word and a point or comma between digits; any other character is a word of its own. --split takes the
-    lines in order: the first ones for training, the last ones for testing. The vocabulary is that of the
-    training part; all other words become `<unk>`.
+    By default, words are separated by spaces alone; `<eos>` is added after every line. With --tokenize words,
+    a word is a sequence of letters and digits, which may contain apostrophes, hyphens, and a point or comma
+    between digits; any other character is a word by itself. --split takes lines in order: the first ones for
+    training, the last ones for testing. The vocabulary is that of the training part; all other words become
+    `<unk>`.
     """
     from ndstack.progress import progress_bar
     from ndstack.text.preparation import bytes_to_read, prepare
@@ -139,7 +141,7 @@ def prepare(
 
 
 def _warn_about(corpus: "TextCorpus", tokenize: str) -> None:
-    """Say what training will not take, or what is probably not meant."""
+    """Warn of what training does not accept, and of what is probably not intended."""
     from ndstack.cli.output import warn
     from ndstack.text.preparation import glued
 
@@ -171,33 +173,38 @@ def train(
     model: ModelName = None,
     out: OutFolderIfGiven = None,
     resume: Resume = None,
-    hidden: Annotated[int, typer.Option(min=1, help="Units, and size of embeddings.")] = 256,
-    window: Annotated[int, typer.Option(min=1, help="D of nondeterministic stacks.")] = 35,
-    depth: Annotated[int, typer.Option(min=1, help="Of superposition stacks.")] = 10,
-    adaptive: Annotated[bool, typer.Option("--adaptive", help="Adaptive softmax: for many words.")] = False,
-    rows: Annotated[int | None, typer.Option(help="Into which the text is folded [32].")] = None,
-    length: Annotated[int | None, typer.Option(help="Of the chunks of truncated BPTT [35].")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="At the beginning [20; tf: 0.001].")] = None,
-    clip: Annotated[float | None, typer.Option(help="Greatest norm of a gradient [0.25; tf: 1].")] = None,
-    max_epochs: Annotated[int | None, typer.Option(help="The greatest number of epochs [100].")] = None,
+    hidden: Annotated[int, typer.Option(min=1, help="The number of units, and the embedding size.")] = 256,
+    window: Annotated[int, typer.Option(min=1, help="The window D of nondeterministic stacks.")] = 35,
+    depth: Annotated[int, typer.Option(min=1, help="The depth limit of superposition stacks.")] = 10,
+    adaptive: Annotated[
+        bool, typer.Option("--adaptive", help="Use adaptive softmax, for many words.")
+    ] = False,
     *,
+    given: Annotated[
+        dict[str, Any],
+        Flags(
+            "corpus.rows",
+            "corpus.length",
+            "training.learning_rate",
+            "training.clip",
+            "training.max_epochs",
+            *MACHINE,
+            recipes={"": TEXT, "tf: ": TEXT_TRANSFORMER},
+        ),
+    ],
     options: TrainOptions,
 ) -> None:
-    """Train a language model by truncated BPTT, with the recipe of section 7.3 unless told otherwise.
+    """Train a language model by truncated BPTT, by default with the recipe of section 7.3.
 
-    The run goes to a new folder, --out. Interrupt it at any time; --resume goes on in the middle of an epoch,
-    with the same numbers to the last bit. On a terminal there are progress bars, elsewhere one line of JSON
-    an epoch.
+    The run is written to a new folder, --out. It can be interrupted at any time; --resume continues in the
+    middle of an epoch, with results that are the same to the last bit. On a terminal there are progress bars,
+    otherwise one line of JSON per epoch.
     """
     from ndstack.text import launch
     from ndstack.training import Run, change_settings
 
-    flags = {
-        "training": {"learning_rate": learning_rate, "clip": clip, "max_epochs": max_epochs},
-        "corpus": {"rows": rows, "length": length},
-        "options": {"output": "adaptive" if adaptive else None},
-    }
-    values = options.apply_settings({}, flags)
+    flags = {"options": {"output": "adaptive" if adaptive else None}}
+    values = options.apply_settings({}, merge(flags, given))
     if resume is not None:
         if out is not None or corpus is not None or model is not None:
             raise NdstackError("--resume and CORPUS, --model or --out given; expected --resume alone")
@@ -226,12 +233,14 @@ def evaluate(
     run: RunFolder,
     split: Split = "test",
     corpus: Corpus = None,
-    rows: Annotated[int | None, typer.Option(min=1, help="As in training if not given.")] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="The number of rows; by default, as in training.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the perplexity of the best model of a run; every token counts, `<eos>` included.
+    """Measure the perplexity of the best model of a run over all tokens, `<eos>` included.
 
-    On the corpus of the run, unless --corpus names another one with the same vocabulary.
+    The corpus is that of the run, unless --corpus names another one with the same vocabulary.
     """
     from ndstack.progress import progress_bar
     from ndstack.text import launch, task
@@ -268,7 +277,7 @@ def generate(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Let the best model of a run write sentences, each after `<eos>`."""
+    """Generate sentences with the best model of a run, each after `<eos>`."""
     from ndstack.nn import greedy as take_best
     from ndstack.nn import sample
     from ndstack.text.vocabulary import Vocabulary
@@ -289,7 +298,7 @@ def generate(
 
 
 def open_run(run: Path) -> "tuple[Run, LanguageModel]":
-    """A run on text and its best model."""
+    """Return a training run on text and its best model."""
     from ndstack.text.launch import corpus_of
     from ndstack.training import Run
 

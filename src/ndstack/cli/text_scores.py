@@ -1,4 +1,4 @@
-"""Commands that hold a language model against sentences: text surprisal, sg, pairs."""
+"""Commands that score sentences with a language model: text surprisal, sg, pairs."""
 
 import json
 from pathlib import Path
@@ -22,16 +22,17 @@ from ndstack.errors import NdstackError
 def surprisal(
     run: RunFolder,
     sentences: Annotated[
-        list[str] | None, typer.Argument(metavar="SENTENCE", help="Words with spaces.", callback=as_text)
+        list[str] | None,
+        typer.Argument(metavar="SENTENCE", help="Words, separated by spaces.", callback=as_text),
     ] = None,
-    file: Annotated[Path | None, typer.Option(metavar="FILE", help="A sentence a line.")] = None,
+    file: Annotated[Path | None, typer.Option(metavar="FILE", help="A file, one sentence per line.")] = None,
     out: OutPictureIfGiven = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how surprising each word of a sentence is to the best model of a run, in bits.
+    """Show the surprisal of each word of a sentence for the best model of a run, in bits.
 
-    Each sentence is read on its own, after `<eos>`. Words that the model does not know are read as `<unk>`
-    and marked with a star.
+    Each sentence is read by itself, after `<eos>`. Words that the model does not know are read as `<unk>` and
+    marked with a star.
     """
     from ndstack import plotting
     from ndstack.text.lines import sentences_of
@@ -71,20 +72,20 @@ def surprisal(
 )
 def sg(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="RUN SUITE", help="Runs; suites, or folders of suites.")
+        list[Path], typer.Argument(metavar="RUN SUITE", help="Runs, and suites or folders of suites.")
     ],
     averaging: Annotated[
-        Literal["dissertation", "hu", "both"], typer.Option(help="How rows are counted; see below.")
+        Literal["dissertation", "hu", "both"], typer.Option(help="The way of averaging; see above.")
     ] = "both",
-    by_suite: Annotated[bool, typer.Option("--by-suite", help="A row for each suite, too.")] = False,
+    by_suite: Annotated[bool, typer.Option("--by-suite", help="Also print a row for each suite.")] = False,
     out: OutPictureIfGiven = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure syntactic generalization (chapter 7) with test suites in SyntaxGym's format.
 
-    Averaging: "dissertation" counts each conjunct of a prediction; "hu" an item only if the whole prediction
-    holds, and leaves fgd-embed3 and fgd-embed4 out. On the suites of Hu et al. (2020) chance is 0.50 and
-    0.285.
+    With "dissertation" averaging, each conjunct of a prediction counts; with "hu" averaging, an item counts
+    only if the whole prediction holds, and fgd-embed3 and fgd-embed4 are left out. On the suites of Hu et al.
+    (2020), chance is 0.50 and 0.285.
     """
     from ndstack import plotting
     from ndstack.cli.text_tables import circuits_as_json, print_circuits, print_suites, print_unknown
@@ -133,11 +134,11 @@ def sg(
 @text.command(epilog=as_epilog("ndstack text pairs run blimp/*.jsonl"))
 def pairs(
     run: RunFolder,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="JSON lines, as BLiMP has them.")],
-    tokenized: Annotated[bool, typer.Option("--tokenized", help="Do not split punctuation off.")] = False,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="JSON lines, as in BLiMP.")],
+    tokenized: Annotated[bool, typer.Option("--tokenized", help="Do not separate punctuation.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure how often the grammatical sentence of a minimal pair is the more probable one."""
+    """Measure how often the grammatical sentence of a minimal pair is more probable."""
     from ndstack.progress import progress_bar
     from ndstack.text.minimal_pairs import evaluate_pairs, read_pairs
     from ndstack.text.scoring import ModelScorer

@@ -1,15 +1,14 @@
-"""How results on syntactic-generalization suites are shown."""
+"""Tables and JSON of the results on syntactic-generalization suites."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ndstack.cli.output import print_table
 from ndstack.text.generalization import SHORT, Averaging, Generalization
 from ndstack.text.scoring import ModelScorer
 
 
-def circuits_as_json(result: Generalization, ways: Sequence[Averaging]) -> dict[str, Any]:
-    """Scores for JSON: overall, by circuit and by suite, in each way of averaging."""
+def circuits_as_json(result: Generalization, ways: Sequence[Averaging]) -> dict[str, object]:
+    """Return the scores for JSON: overall, by circuit and by suite, for each way of averaging."""
     return {
         way: {
             "score": result.score(way),
@@ -21,7 +20,7 @@ def circuits_as_json(result: Generalization, ways: Sequence[Averaging]) -> dict[
 
 
 def print_circuits(results: Mapping[str, Generalization], way: Averaging) -> None:
-    """A table like 7.2: a row for each model, a column for each circuit."""
+    """Print a table like table 7.2, with a row for each model and a column for each circuit."""
     scores = {name: one.by_circuit(way) for name, one in results.items()}
     names = list(dict.fromkeys(circuit for own in scores.values() for circuit in own))
     counted = sum(one.counts(way) for one in next(iter(results.values())).suites)
@@ -34,7 +33,7 @@ def print_circuits(results: Mapping[str, Generalization], way: Averaging) -> Non
 
 
 def print_suites(name: str, result: Generalization, ways: Sequence[Averaging]) -> None:
-    """A row for each suite."""
+    """Print a table with a row for each suite."""
     rows = []
     for one in result.suites:
         shown = (f"{one.accuracy(way):.3f}" + ("" if one.counts(way) else " (not counted)") for way in ways)
@@ -43,6 +42,6 @@ def print_suites(name: str, result: Generalization, ways: Sequence[Averaging]) -
 
 
 def print_unknown(name: str, scorer: ModelScorer) -> None:
-    """How many words a model did not know, and the commonest of them."""
+    """Print how many words a model did not know, and the most frequent of them."""
     count, common = scorer.unknown.total(), ", ".join(word for word, _ in scorer.unknown.most_common(8))
     print(f"{name}: {count:,} of {scorer.words:,} words read as <unk>" + (f": {common} ..." if count else ""))

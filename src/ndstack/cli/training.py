@@ -18,8 +18,9 @@ from ndstack.cli.arguments import (
     parse_lengths,
     read_grammar_file,
 )
-from ndstack.cli.options import TrainOptions, unfold
+from ndstack.cli.options import MACHINE, Flags, TrainOptions, help_of, unfold
 from ndstack.errors import NdstackError
+from ndstack.settings.reading import merge, read_toml
 
 if TYPE_CHECKING:
     from ndstack.training import Result, RunConfig
@@ -48,11 +49,7 @@ class FormalOptions:
         str | None,
         typer.Option(help="dissertation, or public: its public code where it differs. [dissertation]"),
     ] = None
-    learning_rate: Annotated[float | None, typer.Option(help="At the beginning [0.005].")] = None
-    max_epochs: Annotated[int | None, typer.Option(help="The greatest number of epochs [200].")] = None
-    lengths: Annotated[
-        str | None, typer.Option(metavar="LOW:HIGH", help="Lengths of strings, or one length [40:80].")
-    ] = None
+    lengths: Annotated[str | None, typer.Option(metavar="LOW:HIGH", help=help_of("data.lengths"))] = None
     stages: Annotated[
         str | None,
         typer.Option(
@@ -63,22 +60,18 @@ class FormalOptions:
         ),
     ] = None
     strings: Annotated[
-        int | None, typer.Option("--train", help="Training strings [10000]; a tenth more to validate.")
+        int | None,
+        typer.Option("--train", help=f"{help_of('data.train')} Validation takes a tenth more."),
     ] = None
-    eos: Annotated[bool | None, typer.Option("--eos/--no-eos", help="Predict the end? [yes]")] = None
-    snapshots: Annotated[int | None, typer.Option(help="Keep the parameters after so many first epochs.")] = (
-        None
-    )
 
     def settings(self) -> dict[str, Any]:
         """As in config.json; None for what was not given."""
         counts = {"train": self.strings, "validation": self.strings and max(1, self.strings // 10)}
-        names = ("learning_rate", "max_epochs", "eos", "snapshots")
         lengths, last = _stages(self.stages, self.lengths)
         return {
             "recipe": self.recipe,
             "data": counts | _lengths(lengths),
-            "training": {name: getattr(self, name) for name in names} | last,
+            "training": last,
         }
 
 
@@ -98,19 +91,30 @@ def train(
     resume: Resume = None,
     *,
     formal: FormalOptions,
+    given: Annotated[
+        dict[str, Any],
+        Flags(
+            "training.learning_rate",
+            "training.max_epochs",
+            "training.eos",
+            "training.snapshots",
+            *MACHINE,
+        ),
+    ],
     options: TrainOptions,
 ) -> None:
     """Train a model on a formal language, with the dissertation's recipe unless told otherwise.
 
-    The run goes to a new folder, --out. Interrupt it at any time; --resume goes on and ends with the same
-    numbers, to the last bit. On a terminal there are progress bars, elsewhere one line of JSON an epoch; the
-    last line is the result.
+    The run goes to a new folder, --out. You can interrupt it at any time; --resume continues it, and it ends
+    with the same numbers, to the last bit. On a terminal there are progress bars, elsewhere one line of JSON
+    per epoch; the last line is the result.
     """
     from ndstack import training
     from ndstack.training.material import use_folder
 
     config = formal.config
     flags = {"model": model, **formal.settings(), **_language_values(language, formal.grammar)}
+    flags = merge(flags, given)
     values = options.apply_settings(_of_file(config), flags)
     values = values if formal.data is None else use_folder(formal.data, values)
     run_config = None
@@ -144,10 +148,12 @@ def _print_result(folder: Path, config: "RunConfig", result: "Result", as_json: 
         print(json.dumps(row))
         return
     best = result.best
+    numbers = f"cross-entropy {best['cross_entropy']:.4f}"
+    if "difference" in best:
+        numbers = f"{best['difference']:.4f} nats above the lower bound ({numbers})"
     print(
-        f"{folder}: {config.model} on {config.language}: {best['difference']:.4f} nats above the lower bound "
-        f"(cross-entropy {best['cross_entropy']:.4f}) at epoch {result.best_epoch} of {result.epochs}; "
-        f"{result.reason}"
+        f"{folder}: {config.model} on {config.language}: {numbers} at epoch {result.best_epoch} of "
+        f"{result.epochs}; {result.reason}"
     )
 
 
@@ -195,6 +201,4 @@ def _language_values(language: str | None, grammar: Path | None) -> dict[str, An
 
 
 def _of_file(config: Path | None) -> dict[str, Any]:
-    from ndstack.training.config import read_toml
-
     return {} if config is None else read_toml(config)

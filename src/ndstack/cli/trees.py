@@ -1,4 +1,4 @@
-"""The command about derivation trees of a grammar: trees."""
+"""The command for derivation trees of a grammar: trees."""
 
 import json
 import math
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ndstack.languages import ContextFreeLanguage
 
 DEEPEST = 300
-"""Levels of a tree that is drawn."""
+"""The largest number of levels of a tree that is shown."""
 
 
 @command(
@@ -29,20 +29,20 @@ DEEPEST = 300
     "ndstack trees dyck '([])()' --bracketed",
 )
 def trees(
-    words: Annotated[list[str], strings("A string to parse.")],
+    words: Annotated[list[str], strings("The string to parse.")],
     grammar: GrammarFile = None,
-    count: Annotated[bool, typer.Option("--count", help="Only say how many trees there are.")] = False,
-    best: Annotated[int, typer.Option(min=1, help="How many trees, the most probable first.")] = 1,
+    count: Annotated[bool, typer.Option("--count", help="Print only the number of trees.")] = False,
+    best: Annotated[int, typer.Option(min=1, help="The number of trees, the most probable first.")] = 1,
     bracketed: Annotated[
-        bool, typer.Option("--bracketed", help="Print trees in brackets instead of drawing them.")
+        bool, typer.Option("--bracketed", help="Print trees as bracketed text instead of drawings.")
     ] = False,
     out: OutPictureIfGiven = None,
     as_json: AsJson = False,
 ) -> None:
-    """Parse a string with a grammar: how many trees it has, and the most probable ones.
+    """Parse a string with a grammar, and print the number of trees and the most probable ones.
 
-    Trees are those of the grammar as it is written. Rules without probabilities are equally probable for each
-    nonterminal. With --out, the last of the trees that are printed is drawn. The exit code is 1 if there is
+    Trees are those of the grammar as written. In a grammar without probabilities, the rules of a nonterminal
+    are equally probable. With --out, the last tree that is printed is drawn. The exit code is 1 if there is
     no tree.
     """
     from ndstack import plotting
@@ -89,7 +89,7 @@ def _log_total(source: "ContextFreeLanguage", word: str | tuple[str, ...]) -> fl
 
 
 def _tree(rules: list["Rule"]) -> "Tree":
-    """The tree of a derivation, unless it is too deep to be shown."""
+    """Return the tree of a derivation; an error if it is too deep to be shown."""
     from nltk import Tree
 
     from ndstack.grammars.trees import tree_of_derivation
@@ -107,7 +107,7 @@ def _tree(rules: list["Rule"]) -> "Tree":
 
 
 def _with_epsilon(tree: "Tree") -> "Tree":
-    """The same, with ε below a nonterminal that derives nothing."""
+    """Return the tree with ε below each nonterminal that derives nothing."""
     from nltk import Tree
 
     below = [_with_epsilon(child) if isinstance(child, Tree) else child for child in tree]
@@ -120,7 +120,7 @@ def _summary(number: float, total: float, forest: "Forest") -> str:
     p = f"probability {math.exp(total):.4g} in all"
     if number == math.inf:
         cycle = ", ".join(forest.cycle())
-        return f"infinitely many trees, {p}; what derives itself and nothing else: {cycle}"
+        return f"infinitely many trees, {p}; these nonterminals derive themselves: {cycle}"
     return f"{number} tree{'s' * (number != 1)}, {p}"
 
 
@@ -129,7 +129,8 @@ def _drawn(tree: "Tree") -> str:
 
     numbered = _with_epsilon(tree)
     leaves = numbered.leaves()
-    for number, place in enumerate(numbered.treepositions("leaves")):  # it gets mixed right sides wrong else
+    # nltk misplaces leaves in right sides that mix terminals and nonterminals, unless leaves are numbers
+    for number, place in enumerate(numbered.treepositions("leaves")):
         numbered[place] = number
     return str(TreePrettyPrinter(numbered, leaves).text(unicodelines=True)).rstrip()
 

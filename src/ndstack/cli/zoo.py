@@ -25,11 +25,11 @@ def zoo(
     For maintainers: `add` puts the best model of a run into the source tree, if it is within 0.05 nats per
     symbol of the lower bound and better than what is there.
     """
-    from ndstack.experiments import zoo as keeper
+    from ndstack.experiments import zoo_entries
 
     if (action == "add") != (run is not None):
         raise NdstackError("expected ndstack zoo, or ndstack zoo add RUN with a run folder")
-    found = keeper.exhibits() if run is None else [keeper.add(run)]
+    found = zoo_entries.entries() if run is None else [zoo_entries.add(run)]
     rows = [one.as_json() for one in found]
     if as_json:
         print(json.dumps(rows))

@@ -2,15 +2,15 @@
 
 from ndstack.experiments.campaign import read_experiments
 from ndstack.experiments.engines import Engine, Inline, Local, Lost
-from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.experiment import Experiment, Rules
 from ndstack.experiments.gathering import gather
+from ndstack.experiments.jobs import Job, JobOutcome
 from ndstack.experiments.records import Epoch, Record, Tables
 from ndstack.experiments.registry import all_experiments, find
 from ndstack.experiments.report import Report, make_report
-from ndstack.experiments.spec import Experiment, Rules
 from ndstack.experiments.sweep import Portion, Summary, Watcher, measures_of, run_campaign, run_sweep
+from ndstack.experiments.sweep_folder import SweepFolder
 from ndstack.experiments.trials import Trial, choose, expand
-from ndstack.experiments.work import Job, Outcome
 
 __all__ = [
     "Engine",
@@ -18,9 +18,9 @@ __all__ = [
     "Experiment",
     "Inline",
     "Job",
+    "JobOutcome",
     "Local",
     "Lost",
-    "Outcome",
     "Portion",
     "Record",
     "Report",

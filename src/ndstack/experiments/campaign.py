@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ndstack.errors import NdstackError
+from ndstack.experiments.experiment import Experiment
 from ndstack.experiments.registry import find
-from ndstack.experiments.spec import Experiment
-from ndstack.training.config import merge, read_toml
+from ndstack.settings.reading import merge, read_toml
 
 KNOWN = ("name", "title", "experiments")
 
@@ -47,7 +46,7 @@ def read_experiments(path: Path) -> list[Experiment]:
     return found
 
 
-def _experiment(path: Path, number: int, entry: Any) -> Experiment:
+def _experiment(path: Path, number: int, entry: object) -> Experiment:
     source = f"{path}, experiment {number}"
     if not isinstance(entry, Mapping):
         raise NdstackError(f"{source}: expected a table")

@@ -16,8 +16,9 @@ from rich.text import Text
 
 from ndstack.errors import NdstackError
 from ndstack.experiments.estimate import show_seconds
-from ndstack.experiments.folder import COMPLETE, SweepFolder
+from ndstack.experiments.experiment import Values
 from ndstack.experiments.sweep import Watcher
+from ndstack.experiments.sweep_folder import COMPLETE, SweepFolder
 from ndstack.experiments.trials import Trial
 from ndstack.training.run import best_epoch
 
@@ -43,7 +44,7 @@ class JSONLines(Watcher):
     def ended(self, trial: Trial, state: str, message: str) -> None:
         """One line, with what is known of the result."""
         self.done += state in COMPLETE
-        values: dict[str, Any] = {"message": message} if message else {}
+        values: Values = {"message": message} if message else {}
         if state == "done":
             values |= best_of(self.folder, trial)
         left = None if self.left is None else round(self.left)
@@ -121,7 +122,7 @@ class LiveTable(Watcher):
         return f"{epoch}/{most}", f"{value:.4f}", f"{pace:.1f}"
 
 
-def best_of(folder: SweepFolder, trial: Trial) -> dict[str, Any]:
+def best_of(folder: SweepFolder, trial: Trial) -> Values:
     """The best validation result of a trial."""
     run = folder.run(trial)
     history = [] if run is None else run.metrics()

@@ -5,20 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ndstack import files
 from ndstack.errors import NdstackError
-from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.experiment import Values
 from ndstack.experiments.identity import describe_stages, portable_settings, record_id
-from ndstack.experiments.inside import View, ViewName, summarize, views_of
+from ndstack.experiments.jobs import RESULT, TEST, TEXT
 from ndstack.experiments.records import Ended, Epoch, Record, Tables, is_tables, rounded
+from ndstack.experiments.stack_views import View, ViewName, possible_views, summarize, views_of
+from ndstack.experiments.sweep_folder import SweepFolder
 from ndstack.experiments.trials import expand
-from ndstack.experiments.work import RESULT, TEST, TEXT
 from ndstack.nn.models import parse
 from ndstack.training import Run, RunConfig
 from ndstack.training.machine import cpu_model, simd
-from ndstack.training.material import find_language, make_model
+from ndstack.training.material import language_of, make_model
 from ndstack.training.run import BEST, ENVIRONMENT, LOG, best_epoch, is_run
 
 Row = tuple[Record, list[Epoch], dict[ViewName, View]]
@@ -58,43 +58,59 @@ def gather(
         this_machine: whether the runs were made on this machine, for those that do not say.
     """
     base = Origin(commit=commit, cpu=cpu_model(), simd=simd()) if this_machine else Origin(commit=commit)
-    rows = [row for folder in folders for row in read_folder(Path(folder), base)]
+    runs = [pair for folder in folders for pair in find_runs(Path(folder), base)]
     out, found = Path(out), Gathered()
     try:
         out.mkdir(parents=True, exist_ok=True)
         with files.locked(out):
             tables = Tables.read(out) if is_tables(out) else Tables.empty()
-            for row in rows:
-                tables = _take(tables, row, found)
-            tables.write(out)
+            for run, origin in runs:
+                tables = _take(tables, run, origin, found)
+            if found.added or found.updated or not is_tables(out):
+                tables.write(out)
     except OSError as error:
         raise NdstackError(f"cannot write tables to {out}: {error.strerror or error}") from None
     return found
 
 
-def _take(tables: Tables, row: Row, found: Gathered) -> Tables:
-    """With one more run; one that is known better already stays as it is."""
-    record, curve, views = row
+def _take(tables: Tables, run: Run, origin: Origin, found: Gathered) -> Tables:
+    """With one more run; one that is known as well or better already stays as it is."""
+    views: dict[ViewName, View] = {}
+    record, curve = read_run(run, origin)
     old = tables.runs.get(record.id)
     if not record.complete:
         found.incomplete.append(record.id)
-    if old is not None and (old.complete, old.epochs) > (record.complete, record.epochs):
+    wanted = possible_views(run)
+    if old is not None and _worth(old, len(old.stack_measures)) >= _worth(record, len(wanted)):
         found.same.append(record.id)
         return tables
-    if old == record and tables.curves.get(record.id) == tuple(curve):
-        found.same.append(record.id)
-        return tables
+    if wanted:
+        views = views_of(run)  # which takes much longer than all the rest
+        record = record.model_copy(update={"stack_measures": summarize(views)})
     (found.added if old is None else found.updated).append(record.id)
     return tables.with_run(record, curve, views)
 
 
-def read_folder(folder: Path, origin: Origin | None = None) -> list[Row]:
-    """The rows of all runs in a folder that have a complete epoch.
+def _worth(record: Record, views: int) -> tuple[bool, int, int]:
+    """What is known of a run: the greater, the more."""
+    measured = (record.test_by_length, record.test_perplexity, record.sg_score, views)
+    return record.complete, record.epochs, sum(bool(one) for one in measured)
 
-    A run that another one of them started from is not a row of its own: its epochs are the first stage of
-    that other one.
+
+def read_folder(folder: Path, origin: Origin | None = None) -> list[Row]:
+    """The rows of all runs in a folder that have a complete epoch."""
+    found = []
+    for run, own in find_runs(folder, origin or Origin()):
+        views = views_of(run)
+        found.append((*read_run(run, own, views), views))
+    return found
+
+
+def find_runs(folder: Path, origin: Origin) -> list[tuple[Run, Origin]]:
+    """All runs in a folder that have a complete epoch, each with what its own folder does not say.
+
+    A run that another one of them started from is left out: its epochs are the first stage of that other one.
     """
-    origin = origin or Origin()
     places = [folder] if is_run(folder) else sorted(path.parent for path in folder.rglob("config.json"))
     if not places:
         raise NdstackError(
@@ -103,12 +119,11 @@ def read_folder(folder: Path, origin: Origin | None = None) -> list[Row]:
     known = _origins(folder, origin)
     runs = [Run.open(place) for place in places]
     begun = {source for run in runs for source in [_start(run)] if source is not None}
-    found = []
-    for run in runs:
-        if files.real(run.folder) not in begun and run.metrics():
-            views = views_of(run)
-            found.append((*read_run(run, known.get(run.folder.name, origin), views), views))
-    return found
+    return [
+        (run, known.get(run.folder.name, origin))
+        for run in runs
+        if files.real_path(run.folder) not in begun and run.metrics()
+    ]
 
 
 def _origins(folder: Path, origin: Origin) -> dict[str, Origin]:
@@ -143,7 +158,7 @@ def read_run(
     name = record_id(config, stages)
     environment, result = _read(run.folder / ENVIRONMENT), _read(run.folder / RESULT)
     text = _read(run.folder / TEXT)
-    values: dict[str, Any] = {
+    values: Values = {
         "id": name,
         "experiment": origin.experiment,
         "label": origin.label,
@@ -174,17 +189,24 @@ def read_run(
         "test_perplexity": text.get("test_perplexity"),
         "sg_score": text.get("sg_score"),
         "circuits": text.get("circuits", {}),
-        "inside": summarize(views or {}),
+        "stack_measures": summarize(views or {}),
+        "processor_seconds": _total([epoch.processor_seconds for epoch in curve]),
     }
     record = Record.model_validate({**rounded(values), "config": values["config"]})
     return record, [epoch.model_copy(update={"run": name}) for epoch in curve]
+
+
+def _total(values: Sequence[float | None]) -> float | None:
+    """The sum, if all are known."""
+    known = [value for value in values if value is not None]
+    return round(sum(known), 1) if len(known) == len(values) else None
 
 
 def _start(run: Run) -> Path | None:
     """The run that this one started from, if it is still there."""
     if run.config.start_from is None:
         return None
-    place = files.real(run.folder / run.config.start_from)
+    place = files.real_path(run.folder / run.config.start_from)
     return place if is_run(place) else None
 
 
@@ -195,7 +217,7 @@ def _curve(run: Run) -> tuple[list[Epoch], str]:
         chain.insert(0, Run.open(source))
     curve: list[Epoch] = []
     for number, one in enumerate(chain, 1):
-        times = one.seconds()
+        times, worked = one.seconds(), one.seconds("processor_seconds")
         for line in one.metrics():
             epoch = {
                 "run": "",
@@ -206,6 +228,7 @@ def _curve(run: Run) -> tuple[list[Epoch], str]:
                 "train": line.get("train_cross_entropy"),
                 "learning_rate": line.get("learning_rate"),
                 "seconds": times.get(line["epoch"]),
+                "processor_seconds": worked.get(line["epoch"]),
             }
             curve.append(Epoch.model_validate(rounded(epoch, 6)))
     return curve, describe_stages(*(one.config for one in chain))
@@ -239,11 +262,11 @@ def _parameters(run: Run) -> int | None:
     if (run.folder / BEST).exists() or run.config.corpus is not None or run.config.model is None:
         value = run.summary()["parameters"]
         return None if value is None else int(value)
-    model = make_model(run.config, find_language(run.config))
+    model = make_model(run.config, language_of(run.config))
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _test(path: Path) -> dict[str, Any]:
+def _test(path: Path) -> Values:
     """What was measured on the test set, overall and by length."""
     found = _read(path) if path.exists() else {"by_length": []}
     try:
@@ -263,7 +286,7 @@ def _date(log: Path) -> str:
     return lines[-1][:10] if lines else ""
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Values:
     """What a file of a run says; nothing if it is not there."""
     if not path.exists():
         return {}

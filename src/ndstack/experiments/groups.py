@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from ndstack import files
-from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.experiment import Extend, Rules
+from ndstack.experiments.jobs import RESULT, Measure
 from ndstack.experiments.records import Record
-from ndstack.experiments.spec import Extend, Rules
+from ndstack.experiments.sweep_folder import SweepFolder
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import RESULT, Measure
 from ndstack.training.run import best_epoch
 
 Group = tuple[str, str]

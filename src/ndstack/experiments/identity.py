@@ -10,8 +10,8 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any
 
+from ndstack.experiments.experiment import Values
 from ndstack.training import RunConfig
 from ndstack.training.run import FREE
 
@@ -40,7 +40,7 @@ def match_key(config: RunConfig, stages: str = "") -> str:
     return _name(config, values)
 
 
-def portable_settings(config: RunConfig) -> dict[str, Any]:
+def portable_settings(config: RunConfig) -> Values:
     """All settings that are not defaults; of paths only the last part, which is the same on every machine."""
     values = config.model_dump(mode="json", exclude_defaults=True)
     for table, name in ((values, "start_from"), (values.get("data", {}), "folder")):
@@ -67,7 +67,7 @@ def describe_stages(*chain: RunConfig) -> str:
     return ",".join(shown) if len(shown) > 1 else ""
 
 
-def _lasting(config: RunConfig, stages: str) -> dict[str, Any]:
+def _lasting(config: RunConfig, stages: str) -> Values:
     """The settings that cannot change in the middle of a run."""
     values = portable_settings(config)
     for name in FREE:
@@ -80,7 +80,7 @@ def _lasting(config: RunConfig, stages: str) -> dict[str, Any]:
     return values
 
 
-def _name(config: RunConfig, values: dict[str, Any]) -> str:
+def _name(config: RunConfig, values: Values) -> str:
     """A readable name with a checksum."""
     checksum = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
     language = re.sub(r"[^\w-]+", "", config.language.replace("(", "-"))

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from ndstack.experiments.experiment import Extend
 from ndstack.experiments.identity import describe_stages, match_key
+from ndstack.experiments.jobs import Measure
 from ndstack.experiments.records import Record, Tables
-from ndstack.experiments.spec import Extend
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import Measure
 
 
 class KnownRuns:

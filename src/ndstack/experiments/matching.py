@@ -9,14 +9,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from ndstack.experiments.experiment import Experiment, LogUniform, ModelSpec, Values
 from ndstack.experiments.records import Record, Tables
 from ndstack.experiments.results import Finished
-from ndstack.experiments.spec import Experiment, LogUniform, ModelSpec
+from ndstack.settings.reading import flatten, merge
 from ndstack.training import RunConfig
-from ndstack.training.config import merge
-from ndstack.training.run import flatten
 
 COMPARED = ("options.", "data.", "training.")
 FREE = {
@@ -77,12 +75,12 @@ def _named(record: Record, language: str) -> Record:
     return record if language == "*" else record.model_copy(update={"language": language})
 
 
-def _wanted(experiment: Experiment, model: ModelSpec, name: str) -> dict[str, Any]:
+def _wanted(experiment: Experiment, model: ModelSpec, name: str) -> Values:
     values = {"language": "x", "model": name, **merge(experiment.settings, model.settings)}
     return _compared(RunConfig.of(values, experiment.name))
 
 
-def _compared(config: RunConfig) -> dict[str, Any]:
+def _compared(config: RunConfig) -> Values:
     values = flatten(config.model_dump(mode="json", exclude={"corpus"}))
     kept = {key: value for key, value in values.items() if key.startswith(COMPARED) and key not in FREE}
     fix = config.options.bottom_fix
@@ -91,16 +89,16 @@ def _compared(config: RunConfig) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _own(name: str, text: str) -> dict[str, Any]:
+def _own(name: str, text: str) -> Values:
     return _compared(RunConfig.model_validate_json(text))
 
 
-def settings_of(record: Record) -> dict[str, Any]:
+def settings_of(record: Record) -> Values:
     """The settings by which runs are told apart, such as `training.eos`."""
     return _own(record.id, record.settings.model_dump_json())
 
 
-def _fits(record: Record, experiment: Experiment, wanted: dict[str, Any], staged: bool) -> bool:
+def _fits(record: Record, experiment: Experiment, wanted: Values, staged: bool) -> bool:
     if bool(record.stages) != staged or ("start_from" in record.config and not record.stages):
         return False
     own = settings_of(record)
@@ -114,16 +112,16 @@ def _fits(record: Record, experiment: Experiment, wanted: dict[str, Any], staged
     return True
 
 
-def _allowed(value: Any, choices: LogUniform | Sequence[Any]) -> bool:
+def _allowed(value: object, choices: LogUniform | Sequence[object]) -> bool:
     if isinstance(choices, LogUniform):
-        return value is not None and choices.low <= value <= choices.high
+        return isinstance(value, float | int) and choices.low <= value <= choices.high
     return any(
         math.isclose(value, one) if isinstance(value, float) and isinstance(one, float) else value == one
         for one in choices
     )
 
 
-def _chosen(record: Record, experiment: Experiment) -> list[tuple[str, Any]]:
+def _chosen(record: Record, experiment: Experiment) -> list[tuple[str, object]]:
     """What was chosen from grids."""
     own = settings_of(record)
     return sorted(

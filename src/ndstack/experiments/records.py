@@ -21,11 +21,15 @@ from pydantic import Field, ValidationError, model_validator
 
 from ndstack import files
 from ndstack.errors import NdstackError, first_problem
-from ndstack.training.config import RunConfig, Settings
+from ndstack.settings.base import Settings
+from ndstack.settings.run import RunConfig
 
 RUNS, CURVES, VIEWS = "runs.csv", "curves.csv", "views.json"
 Ended = Literal["converged", "epoch limit", "interrupted"]
 """Converged: no improvement for as many epochs as the settings say. Interrupted: it is not complete."""
+
+Views = dict[Any, Any]
+"""Of one run, by name: see `ndstack.experiments.stack_views`."""
 
 _Row = TypeVar("_Row", bound="_TableRow")
 
@@ -86,8 +90,10 @@ class Record(_TableRow):
     test_perplexity: float | None = None
     sg_score: float | None = None
     circuits: dict[str, float] = Field(default_factory=dict)
-    inside: dict[str, float] = Field(default_factory=dict)
-    """What was measured of the stack itself: see `ndstack.experiments.inside`."""
+    stack_measures: dict[str, float] = Field(default_factory=dict)
+    """What was measured of the stack itself: see `ndstack.experiments.stack_views`."""
+    processor_seconds: float | None = None
+    """Which other programs on the machine do not lengthen; of all epochs, if all were measured."""
 
     @property
     def complete(self) -> bool:
@@ -129,6 +135,8 @@ class Epoch(_TableRow):
     train: float | None = None
     learning_rate: float | None = None
     seconds: float | None = None
+    processor_seconds: float | None = None
+    """Which other programs on the machine do not lengthen."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +145,7 @@ class Tables:
 
     runs: dict[str, Record]
     curves: dict[str, tuple[Epoch, ...]]
-    views: dict[str, dict[Any, Any]] = dataclasses.field(default_factory=dict)
+    views: dict[str, Views] = dataclasses.field(default_factory=dict)
     """Of stacks, for the few runs that figures 6.2, 9.4 and 9.5 are about."""
 
     @classmethod
@@ -171,7 +179,7 @@ class Tables:
         files.replace(folder / CURVES, _csv(Epoch, epochs))
         files.replace(folder / RUNS, _csv(Record, ordered))
 
-    def with_run(self, record: Record, curve: Sequence[Epoch], views: dict[Any, Any] | None = None) -> Tables:
+    def with_run(self, record: Record, curve: Sequence[Epoch], views: Views | None = None) -> Tables:
         """With the rows of one more run, which replace those that the run had."""
         kept = {**self.views, record.id: views} if views else self.views
         return Tables({**self.runs, record.id: record}, {**self.curves, record.id: tuple(curve)}, kept)

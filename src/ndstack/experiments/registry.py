@@ -8,7 +8,7 @@ import tomllib
 from importlib import resources
 
 from ndstack.errors import NdstackError
-from ndstack.experiments.spec import Experiment
+from ndstack.experiments.experiment import Experiment
 
 ORDER = (
     "ns-cfls",

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from ndstack import files, plotting
 from ndstack.errors import NdstackError
-from ndstack.experiments import estimate, figures, spending, tables
-from ndstack.experiments.folder import Planned, SweepFolder
+from ndstack.experiments import estimate, figures, sheets, spending
+from ndstack.experiments.experiment import PAPER, Experiment, Output
 from ndstack.experiments.groups import not_needed
 from ndstack.experiments.matching import runs_of
-from ndstack.experiments.page import Part, page
 from ndstack.experiments.records import Tables, is_tables
 from ndstack.experiments.registry import ORDER, all_experiments, find
+from ndstack.experiments.report_page import Section, render_page
 from ndstack.experiments.results import Finished, finished
-from ndstack.experiments.spec import PAPER, Experiment, Output
 from ndstack.experiments.sweep import measures_of
+from ndstack.experiments.sweep_folder import Planned, SweepFolder
 from ndstack.experiments.trials import Trial, expand
 from ndstack.processes import cores
 from ndstack.training.run import ENVIRONMENT
@@ -61,7 +61,7 @@ def _of_tables(folder: Path, out: Path) -> Report:
     """All figures and tables of the dissertation, from the runs that have its settings."""
     read = Tables.read(folder)
     out.mkdir(parents=True, exist_ok=True)
-    parts: list[Part] = []
+    parts: list[Section] = []
     labels: list[str] = []
     shown: set[str] = set()
     for experiment in all_experiments():
@@ -69,12 +69,12 @@ def _of_tables(folder: Path, out: Path) -> Report:
         shown |= {one.record.id for one in runs}
         facts = {"runs": str(len(runs)), "time spent": _spent(runs)}
         about = f"Section {experiment.section}. {experiment.name}. {experiment.about}".strip()
-        parts.append(Part(experiment.title, about, facts=facts, level=2))
+        parts.append(Section(experiment.title, about, facts=facts, level=2))
         for output in experiment.outputs:
             labels.append(output.label)
             parts.append(_part(out, output.label, output, experiment, runs))
     text = f"{len(read.runs)} runs; {len(shown)} of them have the settings of the dissertation's experiments."
-    _write(out / "index.html", page(files.real(folder).name, text, parts))
+    _write(out / "index.html", render_page(files.real_path(folder).name, text, parts))
     complete = sum(one.complete for one in read.runs.values())
     return Report(out / "index.html", labels, len(read.runs), complete, not_needed=0)
 
@@ -82,7 +82,7 @@ def _of_tables(folder: Path, out: Path) -> Report:
 def _of_sweep(folder: SweepFolder, out: Path) -> Report:
     several = len(plans := folder.planned()) > 1
     out.mkdir(parents=True, exist_ok=True)
-    parts: list[Part] = []
+    parts: list[Section] = []
     labels: list[str] = []
     total = complete = known = left_out = 0
     for plan in plans:
@@ -92,39 +92,41 @@ def _of_sweep(folder: SweepFolder, out: Path) -> Report:
         total, complete, left_out = total + len(trials), complete + len(runs), left_out + len(reasons)
         known += sum(one.run is None for one in runs)
         facts = _facts(folder, plan, trials, runs, reasons)
-        parts.append(Part(plan.experiment.title or plan.experiment.name, _about(plan), facts=facts, level=2))
+        parts.append(
+            Section(plan.experiment.title or plan.experiment.name, _about(plan), facts=facts, level=2)
+        )
         prefix = f"{plan.experiment.name}-{plan.scale}-" if several else ""
         for output in plan.experiment.outputs:
             labels.append(prefix + output.label)
             parts.append(_part(out, prefix + output.label, output, plan.experiment, runs))
         parts.append(_spending(out, prefix, folder, plan.experiment, trials, reasons))
-        sheet = tables.trials_sheet(runs)
+        sheet = sheets.trials_sheet(runs)
         _write(out / f"{prefix}trials.csv", sheet.csv())
         parts.append(
-            Part("Trials", f"All complete trials, also in {prefix}trials.csv.", sheet=sheet, folded=True)
+            Section("Trials", f"All complete trials, also in {prefix}trials.csv.", sheet=sheet, folded=True)
         )
         parts += _failures(folder, trials)
-    name = files.real(folder.folder).name
+    name = files.real_path(folder.folder).name
     made = Report(out / "index.html", labels, total, complete, left_out, known)
-    _write(made.index, page(name, f"{made.counts}.", parts))
+    _write(made.index, render_page(name, f"{made.counts}.", parts))
     return made
 
 
-def _part(out: Path, name: str, output: Output, experiment: Experiment, runs: list[Finished]) -> Part:
+def _part(out: Path, name: str, output: Output, experiment: Experiment, runs: list[Finished]) -> Section:
     """One figure or table, written to its files."""
-    figure = figures.draw(output, experiment, runs)
+    figure = figures.draw_figure(output, experiment, runs)
     svg = ""
     if figure is not None:
         svg = plotting.render(figure, "svg").decode()
         files.replace(out / f"{name}.svg", svg.encode())
         files.replace(out / f"{name}.png", plotting.render(figure, "png"))
-    sheet = tables.make(output, experiment, runs)
+    sheet = sheets.make_sheet(output, experiment, runs)
     if sheet is not None:
         _write(out / f"{name}.md", sheet.markdown())
         _write(out / f"{name}.csv", sheet.csv())
     number = output.label.replace("-", " ").capitalize()
     title = f"{number}: {output.title}" if output.title else number
-    return Part(title, _caption(output, experiment, runs), svg=svg, sheet=sheet, folded=bool(svg))
+    return Section(title, _caption(output, experiment, runs), svg=svg, sheet=sheet, folded=bool(svg))
 
 
 def _caption(output: Output, experiment: Experiment, runs: list[Finished]) -> str:
@@ -162,13 +164,13 @@ def _spending(
     experiment: Experiment,
     trials: list[Trial],
     reasons: dict[str, str],
-) -> Part:
+) -> Section:
     """What the runs of each label on each language spent, against their budget."""
     measures = measures_of(experiment)
     sheet = spending.sheet(folder, experiment, trials, measures, reasons)
     _write(out / f"{prefix}spent.csv", sheet.csv())
     text = f"{spending.about(folder, experiment, trials, measures)} Also in {prefix}spent.csv."
-    return Part("What was spent", text, sheet=sheet, folded=True)
+    return Section("What was spent", text, sheet=sheet, folded=True)
 
 
 def _facts(
@@ -228,14 +230,14 @@ def _environments(runs: list[Finished]) -> dict[str, set[str]]:
     return found
 
 
-def _failures(folder: SweepFolder, trials: list[Trial]) -> list[Part]:
-    rows: list[list[tables.Cell]] = [
+def _failures(folder: SweepFolder, trials: list[Trial]) -> list[Section]:
+    rows: list[list[sheets.Cell]] = [
         [trial.id, folder.failure(trial)] for trial in trials if folder.status(trial) == "failed"
     ]
     if not rows:
         return []
     return [
-        Part("Trials that failed", "For reasons of their own.", sheet=tables.Sheet(["Trial", "Why"], rows))
+        Section("Trials that failed", "For reasons of their own.", sheet=sheets.Sheet(["Trial", "Why"], rows))
     ]
 
 

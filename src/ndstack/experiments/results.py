@@ -6,21 +6,17 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.experiment import Extend, Selection
 from ndstack.experiments.gathering import read_run
-from ndstack.experiments.inside import View, ViewName, measure_view
+from ndstack.experiments.jobs import Measure
 from ndstack.experiments.records import Epoch, Record
-from ndstack.experiments.spec import Extend, Selection
-from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import Measure
+from ndstack.experiments.stack_views import Floats, View, ViewName, measure_view
+from ndstack.experiments.sweep_folder import SweepFolder
+from ndstack.experiments.trials import Setting, Trial
 from ndstack.training import Run
-
-Floats = NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +27,7 @@ class Finished:
     curve: tuple[Epoch, ...]
     label: str
     """Of the model in figures and tables."""
-    setting: tuple[tuple[str, Any], ...]
+    setting: Setting
     """What restarts have in common."""
     restart: int
     run: Run | None = None
@@ -53,24 +49,6 @@ class Finished:
     def score(self) -> float:
         """What runs are selected by, lower is better: the best validation cross-entropy (difference)."""
         return self.record.score
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """Epoch, stage and validation difference of every epoch."""
-        return [
-            {"epoch": one.epoch, "stage": one.stage, "validation_difference": one.difference}
-            for one in self.curve
-        ]
-
-    @property
-    def seconds(self) -> dict[int, float]:
-        """Of every epoch."""
-        return {one.epoch: one.seconds or 0.0 for one in self.curve}
-
-    @property
-    def updates(self) -> int | None:
-        """How often the parameters were updated, if that is known."""
-        return self.record.updates
 
     @property
     def differences(self) -> list[float]:
@@ -122,7 +100,7 @@ def select(runs: Sequence[Finished], rule: Selection) -> list[Finished]:
         return list(runs)
     if rule == "best":
         return [min(runs, key=lambda one: one.score)]
-    settings: dict[Any, list[Finished]] = {}
+    settings: dict[Setting, list[Finished]] = {}
     for one in runs:
         settings.setdefault(one.setting, []).append(one)
     return min(settings.values(), key=lambda group: statistics.fmean(one.score for one in group))

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ndstack.experiments.estimate import show_seconds
-from ndstack.experiments.folder import SweepFolder
+from ndstack.experiments.experiment import Experiment
 from ndstack.experiments.groups import Spent, members, spent
-from ndstack.experiments.spec import Experiment
-from ndstack.experiments.tables import Cell, Sheet
+from ndstack.experiments.jobs import Measure
+from ndstack.experiments.sheets import Cell, Sheet
+from ndstack.experiments.sweep_folder import SweepFolder
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import Measure
 
 
 def sheet(

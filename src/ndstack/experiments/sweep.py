@@ -2,8 +2,9 @@
 
 A complete trial is never run again. What is complete is decided by its folder, or by tables of runs that were
 made elsewhere; one driver at a time has the folder of the sweep. A trial that was interrupted is resumed. One
-that failed for outside reasons (its process killed, a disk full) is tried again a few times, and again when
-the sweep is continued; one that failed for reasons of its own is reported, and tried again only on request.
+that failed by a fault of the machine (its process killed, a disk full) is tried again a few times, and again
+when the sweep is continued; one that failed for reasons of its own is reported, and tried again only on
+request.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from typing import NoReturn
 
 from ndstack import files
 from ndstack.experiments.engines import Engine, Lost
-from ndstack.experiments.estimate import expect, measure
-from ndstack.experiments.folder import COMPLETE, Status, SweepFolder
-from ndstack.experiments.groups import group_of, members, not_needed
-from ndstack.experiments.spec import Experiment, Rules
+from ndstack.experiments.estimate import expect, expect_group, measure_paces
+from ndstack.experiments.experiment import Experiment, Rules
+from ndstack.experiments.groups import Group, group_of, members, not_needed, spent
+from ndstack.experiments.jobs import Job, JobOutcome, Measure
+from ndstack.experiments.sweep_folder import COMPLETE, Status, SweepFolder
 from ndstack.experiments.trials import Trial
-from ndstack.experiments.work import Job, Measure, Outcome
 
 ATTEMPTS = 3
 PAUSE = 1.0
-"""Seconds before a trial that failed for outside reasons is tried again; more each time."""
+"""Seconds before a trial is tried again after a fault of the machine; more each time."""
 TICK = 1.0
 
 
@@ -44,7 +45,7 @@ class Summary:
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
     """Failed for reasons of their own: trial to message."""
     given_up: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Failed for outside reasons too often."""
+    """Failed too often by faults of the machine."""
     not_needed: dict[str, str] = dataclasses.field(default_factory=dict)
     """Not run, since their group has ended: trial to reason."""
 
@@ -255,9 +256,9 @@ class _Driver:
             self.watcher.ended(item.trial, "not needed", reason)
         return reason is not None
 
-    def _end(self, event: Outcome | Lost) -> None:
+    def _end(self, event: JobOutcome | Lost) -> None:
         trial = self.running.pop(event.id)
-        if isinstance(event, Lost) or event.state in ("outside", "interrupted"):
+        if isinstance(event, Lost) or event.state in ("machine", "interrupted"):
             message = event.message or "interrupted"
             if self.attempts[trial.id] >= ATTEMPTS:
                 self.summary.given_up[trial.id] = message
@@ -266,7 +267,7 @@ class _Driver:
             due = time.monotonic() + PAUSE * self.attempts[trial.id]
             self.pausing.append((due, self.owners[trial.id]))
             self.watcher.ended(trial, "again", message)
-        elif event.state == "inside":
+        elif event.state == "failed":
             self.folder.fail(trial, event.message)
             self.summary.failed[trial.id] = event.message
             self.watcher.ended(trial, "failed", event.message)
@@ -277,21 +278,34 @@ class _Driver:
     def _tick(self) -> None:
         """Tell the watcher; the estimate is made now and then, since it reads all trials."""
         now = time.monotonic()
-        if now - self.estimated > (TICK if self.left is None else 10 * TICK):
+        if now - self.estimated > (TICK if self.left is None else 30 * TICK):
             self.left = self._estimate()
             self.estimated = time.monotonic()
         self.watcher.tick(list(self.running.values()), self.left)
 
     def _estimate(self) -> float | None:
-        paces = measure(self.folder, [*self.summary.done[-50:], *self.running.values()])
-        total = 0.0
-        waiting = [item.trial for item in (*self.waiting, *(one for _, one in self.pausing))]
-        for trial in [*waiting, *self.running.values()]:
-            seconds = expect(paces, trial)
-            if seconds is None:
+        """Seconds until the sweep is over; trials that rules may leave out count by their chance."""
+        complete = [*self.summary.done[-50:], *self.summary.known[-50:]]
+        paces = measure_paces(self.folder, [*complete, *self.running.values()])
+        total, groups = 0.0, dict[tuple[int, Group], list[tuple[int, float]]]()
+        owners: dict[tuple[int, Group], _Item] = {}
+        begun = [self.owners[name] for name in self.running]
+        items = [*begun, *self.waiting, *(one for _, one in self.pausing)]
+        for item in {one.trial.id: one for one in reversed(items)}.values():  # shared trials count once
+            expected = expect(paces, item.trial)
+            if expected is None:
                 return None
-            run = self.folder.run(trial)
-            total += max(0.0, seconds - (sum(run.seconds().values()) if run is not None else 0.0))
+            run = self.folder.run(item.trial)
+            if run is None and item.trial.id not in self.running:
+                key = id(item.portion), group_of(item.trial)
+                owners[key] = item
+                groups.setdefault(key, []).append(expected)
+            else:
+                total += max(0.0, expected[1] - (sum(run.seconds().values()) if run is not None else 0.0))
+        for key, trials in groups.items():
+            portion = owners[key].portion
+            so_far = spent(self.folder, owners[key].group, portion.measures, portion.rules.extend)
+            total += expect_group(portion.rules, so_far, trials)
         return total / max(1, self.engine.slots())
 
 

@@ -9,16 +9,17 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ndstack.errors import NdstackError
+from ndstack.experiments.experiment import Experiment, LogUniform, ModelSpec
 from ndstack.experiments.identity import trial_id
-from ndstack.experiments.spec import Experiment, LogUniform, ModelSpec
+from ndstack.settings.reading import merge, nested
 from ndstack.training import RunConfig
-from ndstack.training.config import merge, nested
 
+Setting = tuple[tuple[str, object], ...]
 RUN_SEED, DRAWS, ORDER = 0, 1, 2
 """Streams of random numbers that belong to a trial."""
 
@@ -32,7 +33,7 @@ class Trial:
     label: str
     """Of the model in figures and tables."""
     language: str
-    setting: tuple[tuple[str, Any], ...]
+    setting: Setting
     """The model's name and what was chosen from grids: what restarts have in common."""
     restart: int
     config: RunConfig
@@ -74,7 +75,7 @@ class _Place(NamedTuple):
 
     model: ModelSpec
     language: str
-    chosen: Mapping[str, Any]
+    chosen: Mapping[str, object]
     restart: int
 
 
@@ -143,7 +144,7 @@ def _trial(experiment: Experiment, place: _Place, name: str) -> Trial:
     return Trial(trial_id(config), model.label, language, setting, restart, config)
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: object) -> object:
     """A value of a grid; stages, which are lists, as JSON."""
     return json.dumps(value) if isinstance(value, list | dict) else value
 

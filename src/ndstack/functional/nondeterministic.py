@@ -11,9 +11,7 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError, check_size
-from ndstack.ops.nondeterministic import naive
-from ndstack.ops.nondeterministic.invalid import invalid_steps, mark, withhold
-from ndstack.ops.nondeterministic.scan import Setting, log_sum, quotient, scan, shaped
+from ndstack.ops.nondeterministic import Setting, in_log_space, invalid_steps, mark, scan, withhold
 from ndstack.ops.runtime.tracing import opaque, refuse_transforms
 
 BACKENDS = ("auto", "cpu", "portable", "reference")
@@ -84,7 +82,7 @@ def nondeterministic(
         actions = withhold(actions, invalid)
         vectors = None if vectors is None else withhold(vectors, invalid)
     if backend == "reference" and push.numel():
-        reading, attention = _by_reference(actions, vectors, bottom, setting)
+        reading, attention = in_log_space(actions, setting, vectors, bottom)
     else:
         reading, attention = scan(actions, setting)
         if vectors is not None:
@@ -109,38 +107,6 @@ def attended(attention: Tensor, vectors: Tensor) -> Tensor:
     """sum_j attention[b, t, k, j] vectors[b, j]: [B, n, K, J] and [B, J, m] to [B, n, K, m]."""
     sums = attention.flatten(1, 2) @ vectors
     return sums.reshape(*attention.shape[:3], vectors.shape[-1])
-
-
-def _by_reference(
-    actions: Tensor, vectors: Tensor | None, bottom: Tensor | None, setting: Setting
-) -> tuple[Tensor, Tensor]:
-    """The equations as they stand, zeta included: the readings [B, n, K] or [B, n, K, m], and the attention.
-
-    Log space knows no negative numbers, so the vectors of a sequence are shifted to be positive; zeta is
-    linear in them, and the shift comes off the reading again. All is done in float64, since a logarithm
-    takes digits from its number: in float32 it would be the least precise of the backends.
-    """
-    shift = shifted = low = None
-    if vectors is not None:
-        vectors = vectors.double()
-        low = vectors.new_zeros(vectors.shape[-1]) if bottom is None else bottom.double()
-        least = torch.minimum(vectors.detach().amin((1, 2)), low.detach().min())
-        shift = torch.where(least > 0, 0.0, 1.0 - least)[:, None]
-        shifted, low = (vectors + shift[:, None]).log(), (low + shift).log()
-    weights = naive.run(
-        *shaped(actions.double(), setting),
-        vectors=shifted,
-        bottom=low,
-        window=setting.window,
-        bottom_fix=setting.bottom_fix,
-    )
-    alpha, places = weights.alpha.flatten(2), weights.places.flatten(2, 3)
-    total = log_sum(alpha)[..., None]
-    reading = quotient(alpha, total)
-    if weights.vectors is not None and shift is not None:
-        numerators = weights.vectors.flatten(2, 3)
-        reading = quotient(numerators, total[..., None]) - shift[..., None, None] * reading[..., None]
-    return reading.to(actions.dtype), quotient(places, alpha[..., None]).to(actions.dtype)
 
 
 def _check(

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from ndstack.functional.checks import check_sequences
+from ndstack.ops import stratification as operation
 from ndstack.ops.runtime.tracing import opaque
-from ndstack.ops.stratification import naive as kernel
 
 
 @opaque
@@ -33,5 +33,5 @@ def stratification(push: Tensor, pop: Tensor, vectors: Tensor) -> Tensor:
     """
     check_sequences({"push": push, "pop": pop}, vectors)
     actions = torch.stack([push, pop], dim=-1)
-    readings, _ = kernel.scan(push[:, :0], actions, vectors)
+    readings, _ = operation.scan(push[:, :0], actions, vectors)
     return readings

@@ -5,8 +5,8 @@ from torch import Tensor
 
 from ndstack.errors import check_size
 from ndstack.functional.checks import check_sequences
+from ndstack.ops import superposition as operation
 from ndstack.ops.runtime.tracing import opaque
-from ndstack.ops.superposition import naive as kernel
 
 
 @opaque
@@ -37,5 +37,5 @@ def superposition(
     depth = None if depth is None else check_size("depth", depth)
     weights = torch.stack([push, noop, pop], dim=-1)
     empty = vectors.new_empty(vectors.shape[0], 0, vectors.shape[2])
-    readings, _ = kernel.scan(empty, weights, vectors, depth, only_readings=True)
+    readings, _ = operation.scan(empty, weights, vectors, depth, only_readings=True)
     return readings

@@ -1,9 +1,9 @@
 """A grammar with at most two symbols on a right side, as arrays, for the dynamic programmes.
 
-A → X₁X₂X₃ becomes A → X₁⟨X₂X₃⟩ and ⟨X₂X₃⟩ → X₂X₃ (weight 1); rules share equal tails. ε-rules and unary
-rules stay: the weight `null` with which a symbol derives ε and the closure (I - U)^{-1} of all ways to pass
-from one symbol to another without consuming anything take their place in the recurrences, so that
-derivations remain derivations of the grammar as given.
+A → X₁X₂X₃ becomes A → X₁⟨X₂X₃⟩ and ⟨X₂X₃⟩ → X₂X₃ (weight 1); rules share equal tails. ε-rules and unary rules
+are kept. In the recurrences they are replaced by the weight `null` with which a symbol derives ε, and by the
+closure (I - U)^{-1} of all ways to get from one symbol to another without consuming anything. Therefore every
+derivation is one of the grammar as given.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Node = Symbol | tuple[Symbol, ...]  # a grammar symbol or a tail ⟨X₂ ... X_p
 
 @dataclass(frozen=True)
 class Step:
-    """One rule of the binary grammar: symbol numbers, and the grammar's rule if it begins one."""
+    """One rule of the binary grammar, symbols by number, and the rule of the grammar that it begins."""
 
     parent: int
     children: tuple[int, ...]
@@ -30,7 +30,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Closure:
-    """The entries of (I - U)^{-1} that are not 0, ordered by child."""
+    """The nonzero entries of (I - U)^{-1}, ordered by child."""
 
     parents: NDArray[np.intp]
     children: NDArray[np.intp]
@@ -39,7 +39,7 @@ class Closure:
 
 @dataclass(frozen=True)
 class BinaryGrammar:
-    """Symbols by number, steps grouped by number of children, and the two closures."""
+    """The symbols by number, the steps of each, and the weights of ε and of unary chains."""
 
     nodes: tuple[Node, ...]
     index: dict[Node, int]
@@ -54,13 +54,13 @@ class BinaryGrammar:
         return len(self.nodes)
 
     def binary_steps(self) -> list[Step]:
-        """The steps with two children."""
+        """Return the steps with two children."""
         return [step for own in self.steps for step in own if len(step.children) == 2]
 
 
 @lru_cache(maxsize=64)
 def binarise(grammar: WeightedCFG) -> BinaryGrammar:
-    """The binary form of a weighted grammar."""
+    """Return the binary form of a weighted grammar."""
     index: dict[Node, int] = {}
     symbols: tuple[Symbol, ...] = (*grammar.nonterminals, *grammar.terminals)
     for symbol in symbols:
@@ -90,15 +90,14 @@ def binarise(grammar: WeightedCFG) -> BinaryGrammar:
 
 
 def uniform(grammar: CFG) -> PCFG:
-    """The grammar with equal probabilities for all rules of a nonterminal; same language."""
+    """Return the grammar with equal probabilities for all rules of a nonterminal."""
     return PCFG(
-        tuple(Rule(r.left, r.right, 1 / len(grammar.rules_for(r.left))) for r in grammar.rules),
-        grammar.start,
+        tuple(Rule(r.left, r.right, 1 / len(grammar.rules_for(r.left))) for r in grammar.rules), grammar.start
     )
 
 
 def weighted(grammar: CFG) -> WeightedCFG:
-    """The grammar itself if it has weights, its uniform version if not."""
+    """Return the grammar itself if it has weights, its uniform version if not."""
     return grammar if isinstance(grammar, WeightedCFG) else uniform(grammar)
 
 
@@ -118,7 +117,7 @@ def _null_of_nodes(grammar: WeightedCFG, index: dict[Node, int]) -> NDArray[np.f
 
 
 def _full_nodes(grammar: WeightedCFG, index: dict[Node, int]) -> set[int]:
-    """The nodes that derive anything other than ε; to pass to one that does not leads nowhere."""
+    """Return the nodes that derive anything other than ε; only these can consume a symbol."""
     full = derive_nonempty(grammar)
     return {
         i
@@ -130,7 +129,7 @@ def _full_nodes(grammar: WeightedCFG, index: dict[Node, int]) -> set[int]:
 def _passing(
     steps: list[list[Step]], null: NDArray[np.float64], full: set[int]
 ) -> dict[tuple[int, int], float]:
-    """U[A, B]: weight of A → B, A → BC and A → CB where C derives ε."""
+    """Return U[A, B], the weight of A → B, and of A → BC and A → CB where C derives ε."""
     passing: dict[tuple[int, int], float] = {}
     for step in (step for own in steps for step in own):
         if len(step.children) == 1:

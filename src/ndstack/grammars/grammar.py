@@ -1,7 +1,8 @@
 """Context-free grammars as immutable, checked values (section 2.3.4).
 
-`CFG` is a set of rules; `WeightedCFG` gives each rule a weight >= 0; in a `PCFG` the weights of the
-rules of each nonterminal sum to 1. Rules of weight 0 are dropped, equal rules are merged (weights add up).
+A `CFG` is a set of rules, a `WeightedCFG` gives each rule a weight >= 0, and in a `PCFG` the weights of the
+rules of each nonterminal sum to 1. Rules of weight 0 are dropped; equal rules are merged and their weights
+added.
 """
 
 import math
@@ -11,8 +12,10 @@ from functools import cached_property
 from typing import ClassVar, Self
 
 from ndstack.errors import GrammarError
+from ndstack.grammars.graphs import grouped, reachable_from
 
-SUM_TOLERANCE = 1e-9  # sums within are made exact, others are errors
+SUM_TOLERANCE = 1e-9
+"""Probabilities whose sum differs from 1 by no more are rescaled; a larger difference is an error."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -26,7 +29,7 @@ class Nonterminal:
 
 
 Symbol = Nonterminal | str
-"""A variable or a terminal."""
+"""A nonterminal or a terminal."""
 Word = str | tuple[str, ...]
 """A string over an alphabet: a tuple of symbols, or a `str` where every symbol is one character."""
 
@@ -42,9 +45,14 @@ class Rule:
     def __str__(self) -> str:
         return f"{self.left} -> {' '.join(map(show_symbol, self.right))}".rstrip()
 
+    @property
+    def variables(self) -> tuple[Nonterminal, ...]:
+        """The nonterminals of the right side, in order."""
+        return tuple(symbol for symbol in self.right if isinstance(symbol, Nonterminal))
+
 
 def show_symbol(symbol: Symbol) -> str:
-    """A symbol in NLTK's notation: terminals are quoted."""
+    """Return a symbol in NLTK's notation, in which terminals are quoted."""
     if isinstance(symbol, Nonterminal):
         return symbol.name
     return f'"{symbol}"' if "'" in symbol else f"'{symbol}'"
@@ -52,7 +60,7 @@ def show_symbol(symbol: Symbol) -> str:
 
 @dataclass(frozen=True)
 class CFG:
-    """A context-free grammar (V, Σ, R, S). V and Σ are what occurs in the rules."""
+    """A context-free grammar (V, Σ, R, S), where V and Σ are the symbols that occur in the rules."""
 
     rules: tuple[Rule, ...]
     start: Nonterminal
@@ -89,17 +97,14 @@ class CFG:
 
     @cached_property
     def _by_left(self) -> dict[Nonterminal, tuple[Rule, ...]]:
-        groups: dict[Nonterminal, list[Rule]] = {}
-        for rule in self.rules:
-            groups.setdefault(rule.left, []).append(rule)
-        return {left: tuple(rules) for left, rules in groups.items()}
+        return {left: tuple(own) for left, own in grouped(self.rules, lambda rule: rule.left).items()}
 
     def rules_for(self, left: Nonterminal) -> tuple[Rule, ...]:
-        """The rules with this left side."""
+        """Return the rules with this left side."""
         return self._by_left.get(left, ())
 
     def start_is_isolated(self) -> bool:
-        """Whether the start variable stands on no right side."""
+        """Return whether the start variable occurs on no right side."""
         return all(self.start not in rule.right for rule in self.rules)
 
     def _merge(self, rules: Iterable[Rule]) -> Iterator[Rule]:
@@ -138,14 +143,14 @@ class CFG:
                 )
             if rule.left not in derives:
                 raise GrammarError(
-                    f"rule {rule}: {rule.left} derives no string of terminals, every derivation "
-                    f"goes on for ever; add a rule for {rule.left} that ends"
+                    f"rule {rule}: {rule.left} derives no string of terminals, because no derivation from it "
+                    f"ends; add a rule for {rule.left} without recursion"
                 )
 
 
 @dataclass(frozen=True)
 class WeightedCFG(CFG):
-    """A grammar whose derivations weigh the product of their rules' weights."""
+    """A grammar in which the weight of a derivation is the product of the weights of its rules."""
 
     weighted: ClassVar[bool] = True
 
@@ -185,49 +190,35 @@ def _check_rule(rule: Rule, *, weighted: bool) -> None:
 
 
 def reachable(rules: Iterable[Rule], start: Nonterminal) -> set[Nonterminal]:
-    """The nonterminals that occur in some sentential form derived from `start`."""
-    below: dict[Nonterminal, set[Nonterminal]] = {}
-    for rule in rules:
-        below.setdefault(rule.left, set()).update(s for s in rule.right if isinstance(s, Nonterminal))
-    found, open_ = {start}, [start]
-    while open_:
-        for symbol in below.get(open_.pop(), ()):
-            if symbol not in found:
-                found.add(symbol)
-                open_.append(symbol)
-    return found
+    """Return the nonterminals that occur in some sentential form derived from `start`."""
+    below = grouped(rules, lambda rule: rule.left)
+    return set(reachable_from([start], lambda A: (B for rule in below.get(A, ()) for B in rule.variables)))
 
 
 def productive(rules: Iterable[Rule]) -> set[Nonterminal]:
-    """The nonterminals that derive at least one string of terminals."""
+    """Return the nonterminals that derive at least one string of terminals."""
     rules = list(rules)
     found: set[Nonterminal] = set()
     while True:
-        new = {
-            rule.left
-            for rule in rules
-            if rule.left not in found and all(isinstance(s, str) or s in found for s in rule.right)
-        }
+        new = {rule.left for rule in rules if rule.left not in found and found.issuperset(rule.variables)}
         if not new:
             return found
         found |= new
 
 
 def trim(rules: Iterable[Rule], start: Nonterminal) -> tuple[Rule, ...]:
-    """The rules that take part in some derivation of a string from `start`."""
+    """Return the rules that take part in some derivation of a string from `start`."""
     rules = list(rules)
     derives = productive(rules)
-    rules = [
-        r for r in rules if r.left in derives and all(isinstance(s, str) or s in derives for s in r.right)
-    ]
+    rules = [rule for rule in rules if derives.issuperset((rule.left, *rule.variables))]
     reached = reachable(rules, start)
     return tuple(rule for rule in rules if rule.left in reached)
 
 
-def fresh_nonterminal(name: str, taken: Iterable[Nonterminal]) -> Nonterminal:
-    """A nonterminal called `name`, or `name0`, `name1`, ... if that is taken."""
-    names = {nonterminal.name for nonterminal in taken}
+def fresh_nonterminal(name: str, taken: set[str]) -> Nonterminal:
+    """Return a nonterminal called `name`, or `name0`, `name1`, ... if that is taken, and mark it as taken."""
     candidate, number = name, 0
-    while candidate in names:
+    while candidate in taken:
         candidate, number = f"{name}{number}", number + 1
+    taken.add(candidate)
     return Nonterminal(candidate)

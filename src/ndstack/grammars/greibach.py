@@ -1,37 +1,37 @@
 """Greibach normal form (section 2.3.4) and 2-Greibach normal form (section 4.3, lemma 2).
 
-Left recursion goes by the left-corner transformation, which keeps every string's weight and stays
-polynomial: a derivation A → B₁β₁, B₁ → B₂β₂, ..., B → aβ down the left edge is read from its foot, as
-A → aβ A/B where the new nonterminal A/B derives the remainder β_k ... β₁ on the way up from B to A.
-Nonterminals that turn out equivalent are merged.
+Left recursion is removed by the left-corner transformation, which keeps the weight of every string and takes
+polynomial space. A derivation A → B₁β₁, B₁ → B₂β₂, ..., B → aβ down the left edge is read from its foot, as
+A → aβ A/B, where the new nonterminal A/B derives the remainder β_k ... β₁ on the way up from B to A.
+Equivalent nonterminals are merged.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Literal
 
 from ndstack.errors import GrammarError
 from ndstack.grammars.epsilon_unary_removal import proper
 from ndstack.grammars.grammar import CFG, Nonterminal, Rule, Symbol, WeightedCFG, fresh_nonterminal, trim
+from ndstack.grammars.graphs import grouped, reachable_from
 from ndstack.grammars.reduction import merge_equivalent
 
 Right = tuple[Symbol, ...]
 Cut = Literal["rest", "first", "last"]
 
-
-ASK_THE_GRAMMAR = "`ndstack trees` and `ndstack probability` take strings to the grammar itself"
-"""What to do with a grammar that is too large to be compiled."""
+ASK_THE_GRAMMAR = "`ndstack trees` and `ndstack probability` work on the grammar itself"
+"""The advice in errors about grammars that are too large to be compiled."""
 MOST_RULES = 30_000
-"""How large a grammar may become in a normal form; more is refused before it is made."""
+"""The largest number of rules in a normal form; a grammar that needs more is refused beforehand."""
 
 
 def greibach(grammar: CFG, most: int = MOST_RULES) -> CFG:
-    """An equivalent grammar in Greibach normal form; weights of strings are kept.
+    """Return an equivalent grammar in Greibach normal form, in which strings keep their weights.
 
     Args:
         grammar: any grammar.
-        most: how many rules the result may have before equivalent nonterminals are merged; a grammar that
-            needs more is refused at once.
+        most: the largest number of rules of the result before equivalent nonterminals are merged. A grammar
+            that needs more is refused at once.
     """
     grammar = isolate_start(proper(grammar))
     empty = [rule for rule in grammar.rules if not rule.right]
@@ -41,17 +41,17 @@ def greibach(grammar: CFG, most: int = MOST_RULES) -> CFG:
 
 
 def quadratic_greibach(grammar: CFG, cut: Cut = "rest", most: int = MOST_RULES) -> CFG:
-    """An equivalent grammar whose rules are S → ε, A → a, A → aB and A → aBC; weights of strings are kept.
+    """Return an equivalent grammar with the same weights whose rules are S → ε, A → a, A → aB and A → aBC.
 
-    Right sides are first cut down to a, aX, aXY and XY, and the left-corner transformation is made. Where
-    that leads to three variables, the rule responsible is cut to T Y instead, with T → a; if no rule is aX or
-    aXY, no right side gets longer than aBC.
+    Right sides are first cut down to a, aX, aXY and XY; then the left-corner transformation is applied. Where
+    this leads to three variables, the responsible rule is cut to TY instead, with T → a. If no rule is aX or
+    aXY, no right side becomes longer than aBC.
 
     Args:
         grammar: any grammar.
-        cut: how aX₁⋯X_m is cut: "rest" gives aY, "first" gives aX₁Y, "last" gives aYX_m. Equivalent, but the
-            resulting grammars differ in size.
-        most: as for `greibach`.
+        cut: how aX₁⋯X_m is cut: "rest" gives aY, "first" gives aX₁Y, "last" gives aYX_m. The resulting
+            grammars are equivalent, but differ in size.
+        most: the same as in `greibach`.
     """
     grammar = isolate_start(proper(grammar))
     empty = [rule for rule in grammar.rules if not rule.right]
@@ -67,7 +67,7 @@ def quadratic_greibach(grammar: CFG, cut: Cut = "rest", most: int = MOST_RULES) 
 
 
 def two_greibach(grammar: CFG) -> CFG:
-    """An equivalent grammar in 2-Greibach normal form; weights of strings are kept.
+    """Return an equivalent grammar in 2-Greibach normal form, in which strings keep their weights (lemma 2).
 
     "for every rule A → aA₁⋯A_m and every rule A₁ → bB₁⋯B_ℓ, substitute the second rule into the first"
     """
@@ -95,22 +95,22 @@ def two_greibach(grammar: CFG) -> CFG:
 
 
 def is_greibach(grammar: CFG) -> bool:
-    """Whether S is on no right side and every rule is S → ε or A → aB₁⋯B_p."""
+    """Return whether S occurs on no right side and every rule is S → ε or A → aB₁⋯B_p."""
     return _has_form(grammar, leading_terminals=(1,))
 
 
 def is_two_greibach(grammar: CFG) -> bool:
-    """Whether S is on no right side and every rule is S → ε, A → a or A → abB₁⋯B_p."""
+    """Return whether S occurs on no right side and every rule is S → ε, A → a or A → abB₁⋯B_p."""
     return _has_form(grammar, leading_terminals=(1, 2)) and all(
         len(rule.right) < 2 or isinstance(rule.right[1], str) for rule in grammar.rules
     )
 
 
 def isolate_start(grammar: CFG) -> CFG:
-    """The same grammar with a start variable that is on no right side."""
+    """Return the same grammar with a start variable that occurs on no right side."""
     if grammar.start_is_isolated():
         return grammar
-    start = fresh_nonterminal(grammar.start.name, grammar.nonterminals)
+    start = fresh_nonterminal(grammar.start.name, {A.name for A in grammar.nonterminals})
     copies = [Rule(start, r.right, r.weight) for r in grammar.rules_for(grammar.start)]
     rules = trim([*copies, *grammar.rules], start)
     return type(grammar)(rules, start)
@@ -128,19 +128,16 @@ def _has_form(grammar: CFG, leading_terminals: tuple[int, ...]) -> bool:
 
 
 def _left_corner(rules: list[Rule], nonterminals: Iterable[Nonterminal], most: int) -> Iterator[Rule]:
-    """Rules that all begin with a terminal; see the module's docstring."""
+    """Yield rules that all begin with a terminal; see the module's docstring."""
     edges = [r for r in rules if isinstance(r.right[0], Nonterminal)]
-    feet, by_first = _by(rules, lambda r: r.left), _by(edges, lambda r: r.right[0])
-    feet = {A: [r for r in own if isinstance(r.right[0], str)] for A, own in feet.items()}
+    feet: dict[Symbol, list[Rule]] = {**grouped((r for r in rules if isinstance(r.right[0], str)), _left)}
+    by_first = grouped(edges, lambda r: r.right[0])
     pairs = _left_corners(edges)
     _check_size(pairs, feet, by_first, most)
     taken = {A.name for A in nonterminals}
-    names: dict[tuple[Nonterminal, Nonterminal], Nonterminal] = {}
-    for A, B in pairs:
-        names[A, B] = name = _free(f"{A}/{B}", taken)
-        taken.add(name.name)
+    names = {(A, B): fresh_nonterminal(f"{A}/{B}", taken) for A, B in pairs}
 
-    begins: dict[Symbol, list[Rule]] = {A: list(own) for A, own in feet.items() if own}
+    begins: dict[Symbol, list[Rule]] = {A: list(own) for A, own in feet.items()}
     for (A, B), remainder in names.items():
         for foot in feet.get(B, ()):
             begins.setdefault(A, []).append(Rule(A, (*foot.right, remainder), foot.weight))
@@ -161,7 +158,7 @@ def _check_size(
     by_first: dict[Symbol, list[Rule]],
     most: int,
 ) -> None:
-    """Refuse a grammar that becomes too large: counts the rules of `_left_corner`, and makes none."""
+    """Refuse a grammar that would become too large, by counting the rules of `_left_corner` beforehand."""
     begins: dict[Symbol, int] = {A: len(own) for A, own in feet.items()}
     for A, B in pairs:
         begins[A] = begins.get(A, 0) + len(feet.get(B, ()))
@@ -177,28 +174,14 @@ def _check_size(
         )
 
 
-def _by(rules: Iterable[Rule], key: Callable[[Rule], Symbol]) -> dict[Symbol, list[Rule]]:
-    groups: dict[Symbol, list[Rule]] = {}
-    for rule in rules:
-        groups.setdefault(key(rule), []).append(rule)
-    return groups
-
-
-def _free(name: str, taken: set[str]) -> Nonterminal:
-    """As `fresh_nonterminal`, where the names that are taken are known."""
-    candidate, number = name, 0
-    while candidate in taken:
-        candidate, number = f"{name}{number}", number + 1
-    return Nonterminal(candidate)
+def _left(rule: Rule) -> Nonterminal:
+    return rule.left
 
 
 def _begin_with_terminal(
-    left: Nonterminal,
-    edge: Rule,
-    end: tuple[Nonterminal, ...],
-    begins: dict[Symbol, list[Rule]],
+    left: Nonterminal, edge: Rule, end: tuple[Nonterminal, ...], begins: dict[Symbol, list[Rule]]
 ) -> Iterator[Rule]:
-    """`left` → β `end` for the edge C → Bβ, with β's first symbol expanded if it is a variable."""
+    """Yield `left` → β `end` for the edge C → Bβ, with the first symbol of β expanded if it is a variable."""
     first, *rest = edge.right[1:]
     if isinstance(first, str):
         yield Rule(left, (first, *rest, *end), edge.weight)
@@ -208,28 +191,17 @@ def _begin_with_terminal(
 
 
 def _left_corners(edges: list[Rule]) -> list[tuple[Nonterminal, Nonterminal]]:
-    """Pairs (A, B) such that A derives Bγ in one or more steps down the left edge."""
-    below: dict[Symbol, dict[Symbol, None]] = {}
-    for edge in edges:
-        below.setdefault(edge.left, {})[edge.right[0]] = None
-    pairs: dict[tuple[Nonterminal, Nonterminal], None] = {}
-    for A in below:
-        found: dict[Symbol, None] = dict(below[A])
-        open_ = list(found)
-        while open_:
-            new = [B for B in below.get(open_.pop(), ()) if B not in found]
-            found |= dict.fromkeys(new)
-            open_ += new
-        assert isinstance(A, Nonterminal)
-        pairs |= {(A, B): None for B in found if isinstance(B, Nonterminal)}
-    return list(pairs)
+    """Return the pairs (A, B) such that A derives Bγ in one or more steps down the left edge."""
+    by_left = grouped(edges, _left)
+    below = {A: [edge.variables[0] for edge in own] for A, own in by_left.items()}
+    return [(A, B) for A in below for B in reachable_from(below[A], lambda C: below.get(C, ()))]
 
 
 LONGEST_LABEL = 16
 
 
 class _Cutter:
-    """Cuts right sides down; equal pieces share a variable, which is called after what it derives: NP·VP."""
+    """Cuts right sides into short ones; equal pieces share a variable named after what it derives: NP·VP."""
 
     def __init__(self, rules: list[Rule], split: set[Right], cut: Cut) -> None:
         self.given, self.split, self.cut = rules, split, cut
@@ -250,9 +222,8 @@ class _Cutter:
             return symbols[0]
         if symbols not in self.names:
             label = "·".join(map(str, symbols))
-            name = _free(label if len(label) <= LONGEST_LABEL else f"{label[:LONGEST_LABEL]}…", self.taken)
-            self.taken.add(name.name)
-            self.names[symbols] = name
+            short = label if len(label) <= LONGEST_LABEL else f"{label[:LONGEST_LABEL]}…"
+            self.names[symbols] = fresh_nonterminal(short, self.taken)
         return self.names[symbols]
 
     def _pieces(self, right: Right) -> Right:
@@ -271,9 +242,9 @@ class _Cutter:
 
 
 def _lift_terminals(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """A → a..b.. becomes A → a..T.. with a rule T → b: terminals stay in first place only."""
+    """Yield A → a..T.. and T → b for every rule A → a..b.., so that terminals occur in first place only."""
     rules = list(rules)
-    taken = {rule.left for rule in rules}
+    taken = {rule.left.name for rule in rules}
     lifted: dict[str, Nonterminal] = {}
     for rule in rules:
         right = list(rule.right[:1])
@@ -281,7 +252,7 @@ def _lift_terminals(rules: Iterable[Rule]) -> Iterator[Rule]:
             if isinstance(symbol, str):
                 if symbol not in lifted:
                     name = f"T{symbol}" if symbol.isalnum() else f"T{len(lifted)}"
-                    lifted[symbol] = fresh_nonterminal(name, chain(taken, lifted.values()))
+                    lifted[symbol] = fresh_nonterminal(name, taken)
                 right.append(lifted[symbol])
             else:
                 right.append(symbol)

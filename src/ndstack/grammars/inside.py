@@ -1,10 +1,10 @@
-"""The weight of a string: the inside algorithm on the binary grammar, for any ε- and unary rules.
+"""The weight of a string: the inside algorithm on the binary grammar, with ε-rules and unary rules.
 
     inside[i, l, A] = Σ_B (I - U)^{-1}[A, B] ( Σ_{B→CD} w Σ_k inside[i, k, C] inside[i+k, l-k, D] )
 
-`log_inside` runs a compiled kernel in which every span carries its own exponent, so that strings of any
-length keep full precision; should any product come near underflow, the string is done again by
-`log_inside_reference`, in log space throughout.
+`log_inside` runs a compiled kernel in which every span has an exponent of its own, so that strings of any
+length keep full precision. If any product comes near underflow, the string is computed again in log space by
+`log_inside_reference`.
 """
 
 import math
@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 
 from ndstack.grammars.binarization import BinaryGrammar, binarise, weighted
 from ndstack.grammars.grammar import CFG, WeightedCFG
+from ndstack.semirings import log_or_minus_infinity
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
 
 def log_inside(grammar: CFG, word: Sequence[str]) -> float:
-    """The log of the total weight of all derivations of `word`; -inf if there are none.
+    """Return the log of the total weight of all derivations of `word`; -inf if there are none.
 
-    A grammar without weights counts with equal probabilities for the rules of a nonterminal.
+    In a grammar without weights, the rules of a nonterminal are equally probable.
     """
     grammar = weighted(grammar)
     binary = binarise(grammar)
@@ -33,8 +34,8 @@ def log_inside(grammar: CFG, word: Sequence[str]) -> float:
     if -1 in numbers:
         return -math.inf
     if not numbers:
-        return math.log(null) if (null := binary.null[binary.start]) > 0 else -math.inf
-    from ndstack.grammars.inside_loops import inside_kernel  # here, since numba takes long to import
+        return log_or_minus_infinity(binary.null[binary.start])
+    from ndstack.grammars.inside_loops import inside_kernel  # imported here because numba takes long
 
     tables = _tables(grammar)
     result, safe = inside_kernel(
@@ -45,18 +46,18 @@ def log_inside(grammar: CFG, word: Sequence[str]) -> float:
 
 
 def generates(grammar: CFG, word: Sequence[str]) -> bool:
-    """Whether the grammar derives `word`."""
+    """Return whether the grammar derives `word`."""
     return log_inside(grammar, word) > -math.inf
 
 
 def log_inside_reference(grammar: CFG, word: Sequence[str]) -> float:
-    """`log_inside` in log space, span by span; slow, and right for any weights."""
+    """Return `log_inside`, computed in log space span by span: slowly, but correctly for any weights."""
     grammar = weighted(grammar)
     return float(log_inside_chart(grammar, word)[0, len(word), binarise(grammar).start])
 
 
 def log_inside_chart(grammar: WeightedCFG, word: Sequence[str]) -> Floats:
-    """[i, j, A]: the log inside weights of all spans of a word that are not empty, i < j."""
+    """Return the log inside weights of all spans i < j of a word, [i, j, A]."""
     binary = binarise(grammar)
     numbers = [binary.index[symbol] for symbol in word]
     n = len(numbers)
@@ -83,7 +84,7 @@ def log_inside_chart(grammar: WeightedCFG, word: Sequence[str]) -> Floats:
 
 @dataclass(frozen=True)
 class _Tables:
-    """Binary steps grouped by left child, closure entries grouped by child (compressed rows)."""
+    """The binary steps by left child and the closure entries by child, both as compressed rows."""
 
     first: Ints
     parent: Ints

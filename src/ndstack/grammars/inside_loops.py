@@ -1,19 +1,19 @@
-"""The inside algorithm in compiled loops; see `inside`."""
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""The inside algorithm as compiled loops; see `ndstack.grammars.inside`."""
 
 import numpy as np
 
 from ndstack.ops.runtime.compiling import compiler
 
-SMALLEST = 1e-280  # below, a sum could lose digits or all of itself
+SMALLEST = 1e-280
+"""A smaller product could lose digits, or underflow."""
 
 
 @compiler()
-def inside_kernel(  # type: ignore[no-untyped-def]
-    word, start, first, parent, right, weight, up_first, up_parent, up_weight
-):
-    """(log inside of the whole word, whether no precision was lost)."""
+def inside_kernel(word, start, first, parent, right, weight, up_first, up_parent, up_weight):
+    """Return the log inside weight of the whole word, and whether no precision was lost."""
     n, size = len(word), len(first) - 1
-    value = np.zeros((n, n + 1, size))  # [i, l, A], the largest of a span is 1
+    value = np.zeros((n, n + 1, size))  # [i, l, A]; the largest value of a span is 1
     exponent = np.full((n, n + 1), -np.inf)
     active = np.empty((n, n + 1, size), np.int32)  # the A with value > 0
     count = np.zeros((n, n + 1), np.int32)

@@ -1,9 +1,9 @@
-"""The table T[A, ℓ] and strings of exactly ℓ symbols: the two algorithms of section 5.5.
+"""Length-conditioned sampling: the table T[A, ℓ] and the two algorithms of section 5.5.
 
-T[A, ℓ] is the weight of all derivations of strings of length ℓ from A. On the binary grammar it takes
-one convolution a rule and length, so a whole table up to n costs O(|G| n²) instead of one term for each
-composition of ℓ. ε- and unary rules enter through the closures of `binary`; a sampled derivation is one
-of the grammar as given.
+T[A, ℓ] is the weight of all derivations of strings of length ℓ from A. On the binary grammar it takes one
+convolution per rule and length, so a whole table up to n costs O(|G| n²) instead of one term per composition
+of ℓ. ε-rules and unary rules enter through the closures of `binarization`; a sampled derivation is one of the
+grammar as given.
 """
 
 import math
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class Random(Protocol):
-    """What sampling needs of a generator: numpy's and the standard library's both have it."""
+    """A random number generator, such as numpy's `Generator` or the standard library's `Random`."""
 
     def random(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
 
 
 class LengthTable:
-    """Weights by length of one weighted grammar, and sampling from it. Grows as needed."""
+    """The weights of a weighted grammar by length, and sampling from it; the table grows as needed."""
 
     def __init__(self, grammar: WeightedCFG) -> None:
         self.grammar = grammar
@@ -46,22 +46,22 @@ class LengthTable:
         self._choices: dict[tuple[int, int], _Choices] = {}
 
     def log_weight(self, length: int, nonterminal: Nonterminal | None = None) -> float:
-        """log T[A, ℓ]; A is the start variable unless given. -inf if there are no strings."""
+        """Return log T[A, ℓ], which is -inf if there are no strings; A is the start variable by default."""
         if length < 0:
             return -math.inf
         node = self._binary.start if nonterminal is None else self._binary.index[nonterminal]
         return float(self.upto(length)[node, length])
 
     def lengths(self, low: int, high: int) -> list[int]:
-        """The lengths from low to high, both included, that some string has."""
+        """Return the lengths from low to high, both included, that some string has."""
         return [n for n in range(max(low, 0), high + 1) if self.log_weight(n) > -math.inf]
 
     def sample(self, length: int, rng: Random) -> tuple[str, ...]:
-        """A string of exactly this length, with probability p(w) / T[S, ℓ] ("SampleSized")."""
+        """Return a string of exactly this length, with probability p(w) / T[S, ℓ] ("SampleSized")."""
         return leaves(self._derivation(length, rng))
 
     def sample_tree(self, length: int, rng: Random) -> "Tree":
-        """A derivation whose string has exactly this length, as a tree of the grammar."""
+        """Return a derivation whose string has exactly this length, as a tree of the grammar."""
         return tree_of_derivation(self._derivation(length, rng))
 
     @property
@@ -75,7 +75,7 @@ class LengthTable:
         return np.vstack([self._parents, self._children.T]), self._log_weights
 
     def upto(self, length: int) -> NDArray[np.float64]:
-        """log T[A, ℓ] for every symbol of the binary grammar, with columns 0 to at least `length`."""
+        """Return log T[A, ℓ] for every symbol of the binary grammar, with columns 0 to at least `length`."""
         while self._table.shape[1] <= length:
             known = self._table.shape[1]
             wider = np.full((len(self._table), max(2 * known, length + 1)), -math.inf)
@@ -86,7 +86,7 @@ class LengthTable:
         return self._table
 
     def _fill(self, table: NDArray[np.float64], length: int) -> None:
-        """T[A, ℓ] = Σ_B (I - U)^{-1}[A, B] ( [B = a, ℓ = 1] + Σ_{B→CD} w Σ_k T[C, k] T[D, ℓ-k] )."""
+        """Compute T[A, ℓ] = Σ_B (I - U)^{-1}[A, B] ( [B = a, ℓ = 1] + Σ_{B→CD} w Σ_k T[C, k] T[D, ℓ-k] )."""
         direct = np.full(len(table), -math.inf)
         if length == 1:
             direct[[isinstance(node, str) for node in self._binary.nodes]] = 0.0
@@ -99,7 +99,7 @@ class LengthTable:
         np.logaddexp.at(table[:, length], closure.parents, self._log_closure + direct[closure.children])
 
     def _derivation(self, length: int, rng: Random) -> list[Rule]:
-        """The rules of a leftmost derivation."""
+        """Return the rules of a leftmost derivation."""
         if self.log_weight(length) == -math.inf:
             raise LanguageError(no_strings("the grammar", length, self.lengths(length - 20, length + 20)))
         rules: list[Rule] = []
@@ -116,7 +116,7 @@ class LengthTable:
         return rules
 
     def _choices_for(self, node: int, size: int) -> "_Choices":
-        """Every step from the node with every way to divide the length, and its log weight."""
+        """Return every step from the node with every way to divide the length among its children."""
         table = self._table
         options: list[tuple[Step, tuple[int, ...]]] = []
         logs: list[float] = []
@@ -133,7 +133,7 @@ class LengthTable:
 
 
 class _Choices:
-    """Options with probabilities proportional to exp(logs), to draw from by bisection."""
+    """Options with probabilities proportional to exp(logs), from which `draw` selects one by bisection."""
 
     def __init__(self, options: list[tuple[Step, tuple[int, ...]]], logs: Sequence[float]) -> None:
         self._options = options
@@ -145,7 +145,7 @@ class _Choices:
 
 
 def _divisions(parts: int, size: int) -> list[tuple[int, ...]]:
-    """Ways to write `size` as a sum of 0, 1 or 2 lengths."""
+    """Return the ways to write `size` as a sum of 0, 1 or 2 lengths."""
     if parts == 2:
         return [(k, size - k) for k in range(size + 1)]
     if parts == 1:
@@ -154,7 +154,7 @@ def _divisions(parts: int, size: int) -> list[tuple[int, ...]]:
 
 
 def no_strings(what: str, length: int, near: Sequence[int]) -> str:
-    """The message for a length without strings, with the nearest lengths that have some."""
+    """Return the message about a length without strings, with the nearest lengths that have strings."""
     nearest = sorted(sorted(near, key=lambda n: abs(n - length))[:6])
     hint = f"nearby lengths: {', '.join(map(str, nearest))}" if nearest else "try another length"
     return f"{what} has no strings of length {length}; {hint}"

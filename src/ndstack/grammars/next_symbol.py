@@ -1,13 +1,14 @@
-"""What comes next after each prefix of a string, exactly, if strings have a distribution over lengths.
+"""The exact distribution of the next symbol after each prefix of a string, given a distribution over lengths.
 
 Let Out[i, A, m] be the weight of all derivations in which the symbol A begins after the first i symbols of
-the string and derives the next m, without what A derives; what is to the right of A is any string, and
-derivations of length ℓ count c_ℓ times. Then Out[0, S, ℓ] = c_ℓ, and for every rule B → C D of weight w
+the string and derives the next m, without the part below A. To the right of A there may be any string, and
+the weight of a derivation of length ℓ is multiplied by c_ℓ. Then Out[0, S, ℓ] = c_ℓ, and for every rule
+B → C D of weight w
 
-    Out[i, C, m] += w Out[i, B, m + l] T[D, l]                         D is any string of length l
+    Out[i, C, m] += w Out[i, B, m + l] T[D, l]                         D derives any string of length l
     Out[i, D, m] += w Out[k, B, i - k + m] inside[k, i, C]             C derives the symbols from k to i
 
-where T are the weights by length. The weight of the symbol a after i symbols is Out[i, a, 1].
+where T holds the weights by length. The weight of the symbol a after i symbols is Out[i, a, 1].
 """
 
 import math
@@ -19,16 +20,17 @@ from numpy.typing import NDArray
 from ndstack.grammars.binarization import binarise
 from ndstack.grammars.inside import log_inside_chart
 from ndstack.grammars.length_sampling import LengthTable
+from ndstack.semirings import log_or_minus_infinity
 
 Floats = NDArray[np.float64]
 
 
 def log_next_weights(table: LengthTable, word: Sequence[str], log_lengths: Mapping[int, float]) -> Floats:
-    """[n + 1, V + 1]: the log weight of each terminal, and last of the end, after each prefix of a word.
+    """Return the log weight of each terminal, and of the end, after each prefix of a word, [n + 1, V + 1].
 
     Args:
-        table: of the grammar; terminals are in its order.
-        word: of symbols of the grammar.
+        table: the weights of the grammar by length; terminals are in the grammar's order.
+        word: symbols of the grammar.
         log_lengths: log c_ℓ for the lengths that strings may have.
     """
     grammar = table.grammar
@@ -47,17 +49,13 @@ def log_next_weights(table: LengthTable, word: Sequence[str], log_lengths: Mappi
         if longest > i:
             found[i, :-1] = outer[i][terminals, 1]
         if i in log_lengths:
-            whole = chart[0, i, binary.start] if i else _log(binary.null[binary.start])
+            whole = chart[0, i, binary.start] if i else log_or_minus_infinity(binary.null[binary.start])
             found[i, -1] = log_lengths[i] + whole
     return found
 
 
-def _log(weight: float) -> float:
-    return math.log(weight) if weight > 0 else -math.inf
-
-
 def _begun(table: LengthTable, chart: Floats, outer: list[Floats], i: int, most: int) -> Floats:
-    """Out[i, A, m] of right children, [A, m], where m is at most `most`."""
+    """Return Out[i, A, m] of the right children, [A, m], for m up to `most`."""
     steps, logs = table.binary_steps
     begun = np.full((table.size, most + 1), -math.inf)
     if i and len(logs):
@@ -69,7 +67,7 @@ def _begun(table: LengthTable, chart: Floats, outer: list[Floats], i: int, most:
 
 
 def _completed(table: LengthTable, begun: Floats) -> Floats:
-    """Out[i] with left children, from long to short; unary and empty rules have been applied to it."""
+    """Return Out[i] with the left children added, after the application of unary rules and ε-rules."""
     (parent, left, right), logs = table.binary_steps
     closure = binarise(table.grammar).closure
     log_closure = np.log(closure.weights)

@@ -1,7 +1,7 @@
 """Grammar files in NLTK's notation: `S -> '0' S '0' [0.49] | [0.51]`.
 
-Beyond NLTK's reader, weights may be fractions (`[1/3]`) or in exponent notation, and every error names
-its line. What we write, NLTK reads.
+Unlike NLTK's reader, this one accepts weights that are fractions (`[1/3]`) or in exponent notation, and every
+error names its line. NLTK can read what is written here.
 """
 
 import re
@@ -22,7 +22,7 @@ _TOKEN = re.compile(
 
 
 def read_grammar(source: str | Path) -> CFG:
-    """The grammar in a file (a `Path`) or a text: a PCFG if it has weights, else a CFG."""
+    """Return the grammar in a file (a `Path`) or a text (a `str`): a PCFG if it has weights, else a CFG."""
     text = _read_file(source) if isinstance(source, Path) else source
     where = f"{source}: " if isinstance(source, Path) else ""
     try:
@@ -33,7 +33,7 @@ def read_grammar(source: str | Path) -> CFG:
 
 
 def parse_rules(text: str, *, weighted: bool) -> tuple[list[Rule], Nonterminal]:
-    """The rules of a text and the start variable (`%start X`, or the first left side)."""
+    """Return the rules of a text and the start variable (`%start X`, or the first left side)."""
     rules: list[Rule] = []
     start: Nonterminal | None = None
     for number, line in _lines(text):
@@ -50,12 +50,12 @@ def parse_rules(text: str, *, weighted: bool) -> tuple[list[Rule], Nonterminal]:
 
 
 def format_rules(grammar: CFG) -> str:
-    """The grammar in NLTK's notation, one rule a line, the start variable's first."""
+    """Return the grammar in NLTK's notation, one rule per line, those of the start variable first."""
     lines = []
     for left in grammar.nonterminals:
         for rule in grammar.rules_for(left):
             _check_writable(rule)
-            # without exponent, which NLTK does not read
+            # without an exponent, because NLTK cannot read one
             weight = np.format_float_positional(rule.weight, trim="0")
             lines.append(f"{rule} [{weight}]" if grammar.weighted else f"{rule}")
     return "\n".join(lines)
@@ -70,7 +70,7 @@ def _read_file(path: Path) -> str:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Logical lines with their numbers: no blank lines or comments, `\\` continues a line."""
+    """Yield logical lines with their numbers, without blank lines and comments; `\\` continues a line."""
     pending, first = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
@@ -118,7 +118,7 @@ def _parse_line(line: str, *, weighted: bool) -> Iterator[Rule]:
             yield _rule(left, right, weight, weighted=weighted)
             right, weight = [], None
         elif kind == "arrow":
-            raise GrammarError(f"{line!r} has a second ->; write one rule a line")
+            raise GrammarError(f"{line!r} has a second ->; write one rule per line")
         elif weight is not None:
             raise GrammarError(f"{line!r}: {value!r} follows a weight; expected | or the line's end")
         elif kind == "weight":
@@ -134,7 +134,7 @@ def _parse_line(line: str, *, weighted: bool) -> Iterator[Rule]:
 def _rule(left: Nonterminal, right: list[Symbol], weight: float | None, *, weighted: bool) -> Rule:
     rule = Rule(left, tuple(right), 1.0 if weight is None else weight)
     if weighted and weight is None:
-        raise GrammarError(f"rule {rule} has no probability; write it behind, as in {rule} [0.5]")
+        raise GrammarError(f"rule {rule} has no probability; write it after the rule: {rule} [0.5]")
     if not weighted and weight is not None:
         raise GrammarError(f"rule {rule} has a weight in a grammar without weights; use PCFG")
     return rule
@@ -153,9 +153,9 @@ def _weight(text: str, rule: Rule) -> float:
 def _check_writable(rule: Rule) -> None:
     for symbol in rule.right:
         if isinstance(symbol, str) and "'" in symbol and '"' in symbol:
-            raise GrammarError(f"terminal {symbol!r} has both kinds of quotes and can't be written")
+            raise GrammarError(f"terminal {symbol!r} contains both kinds of quotes and cannot be written")
         if isinstance(symbol, str) and symbol.splitlines() != [symbol]:
-            raise GrammarError(f"terminal {symbol!r} has a line break and can't be written")
+            raise GrammarError(f"terminal {symbol!r} contains a line break and cannot be written")
     for symbol in (rule.left, *rule.right):
         if isinstance(symbol, Nonterminal) and not re.fullmatch(NAME, symbol.name):
-            raise GrammarError(f"nonterminal {symbol.name!r} can't be written in NLTK's notation")
+            raise GrammarError(f"nonterminal {symbol.name!r} cannot be written in NLTK's notation")

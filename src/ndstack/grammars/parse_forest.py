@@ -1,8 +1,8 @@
-"""All parses of one string as a shared forest: how many there are, the best one, each of them.
+"""All parses of one string as a shared forest: their number, the best ones, and each of them.
 
-An item (A, i, j) says that symbol A of the binary grammar derives the symbols i..j-1; its alternatives
-are the steps that do so with the items they use. ε- and unary rules may make an item part of a cycle;
-then the string has infinitely many parses.
+An item (A, i, j) states that the symbol A of the binary grammar derives the symbols i..j-1 of the string. Its
+alternatives are the steps by which it does so, with the items that they use. If ε-rules and unary rules make
+an item part of a cycle, the string has infinitely many parses.
 """
 
 import heapq
@@ -10,26 +10,23 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ndstack.errors import DivergenceError, GrammarError
+from ndstack.grammars.binarization import BinaryGrammar, Step, binarise, uniform
+from ndstack.grammars.grammar import CFG, Nonterminal, Rule
+from ndstack.grammars.graphs import grouped, strongly_connected_components
+from ndstack.grammars.linked import Linked, elements, prepend
+from ndstack.grammars.trees import tree_of_derivation
+from ndstack.progress import Advance, no_progress
 
 if TYPE_CHECKING:
     from nltk import Tree
 
-
-from ndstack.errors import DivergenceError, GrammarError
-from ndstack.grammars.binarization import BinaryGrammar, Step, binarise, uniform
-from ndstack.grammars.fixed_point import strongly_connected_components
-from ndstack.grammars.grammar import CFG, Nonterminal, Rule
-from ndstack.grammars.trees import tree_of_derivation
-from ndstack.progress import Advance, no_progress
-
 Item = tuple[int, int, int]
 
 MOST_WORK = 3e8
-"""Spans, split points and rules that are looked at for one string, at most; so many take a minute."""
-
-
-_Chain = Any  # None or (value, _Chain): linked, so that partial derivations share what they have in common
+"""The largest product of spans, split points and rules for one string; parsing then takes about a minute."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +36,12 @@ class _Alternative:
 
 
 def count_parses(grammar: CFG, word: Sequence[str]) -> int | float:
-    """The number of derivation trees of `word`; `math.inf` if rules without symbols form a cycle."""
+    """Return the number of derivation trees of `word`; `math.inf` if a cycle of rules consumes nothing."""
     return Forest(grammar, word).count()
 
 
 def best_parse(grammar: CFG, word: Sequence[str]) -> tuple[float, "Tree"]:
-    """The log weight of the heaviest derivation of `word` (Viterbi), and its tree."""
+    """Return the log weight of the heaviest derivation of `word` (Viterbi), and its tree."""
     forest = Forest(grammar, word)
     if forest.root is None:
         raise GrammarError(f"the grammar does not generate {word!r}, so it has no best parse")
@@ -53,16 +50,16 @@ def best_parse(grammar: CFG, word: Sequence[str]) -> tuple[float, "Tree"]:
 
 
 def best_parses(grammar: CFG, word: Sequence[str], k: int) -> list[tuple[float, "Tree"]]:
-    """The k derivation trees of `word` of greatest weight, heaviest first, each with its log weight.
+    """Return the k derivation trees of `word` of greatest weight, in order, each with its log weight.
 
-    Fewer if there are fewer; also where there are infinitely many. A grammar without weights counts with
-    weight 1 for every rule.
+    The list is shorter if there are fewer trees; there may also be infinitely many. In a grammar without
+    weights, every rule has weight 1.
     """
     return [(log, tree_of_derivation(rules)) for log, rules in Forest(grammar, word).k_best(k)]
 
 
 def parses(grammar: CFG, word: Sequence[str]) -> Iterator["Tree"]:
-    """Every derivation tree of `word`, one by one."""
+    """Yield the derivation trees of `word` one by one."""
     forest = Forest(grammar, word)
     if any(map(forest.is_cyclic, forest.components)):
         raise DivergenceError(f"{word!r} has infinitely many parses: some rules form an empty cycle")
@@ -72,10 +69,15 @@ def parses(grammar: CFG, word: Sequence[str]) -> Iterator["Tree"]:
 
 
 class Forest:
-    """The items below (S, 0, n) and their alternatives."""
+    """The items below (S, 0, n) and their alternatives.
+
+    Args:
+        grammar: the grammar.
+        word: the string to be parsed.
+        progress: a function that is called with 1 after each length of spans, n times in all.
+    """
 
     def __init__(self, grammar: CFG, word: Sequence[str], *, progress: Advance = no_progress) -> None:
-        """`progress` is called with 1 for each length of spans that has been looked at, n in all."""
         self._weights = {(rule.left, rule.right): rule.weight for rule in grammar.rules}
         binary = binarise(uniform(grammar))
         work = len(word) ** 3 / 6 * len(binary.binary_steps())
@@ -105,16 +107,16 @@ class Forest:
         self.components = strongly_connected_components(self._below)
 
     def is_cyclic(self, component: Sequence[int]) -> bool:
-        """Whether an item of the component derives itself."""
+        """Return whether an item of the component derives itself."""
         return len(component) > 1 or component[0] in self._below[component[0]]
 
     def cycle(self) -> list[str]:
-        """The names of nonterminals that derive themselves and nothing else; empty if none do."""
+        """Return the names of nonterminals that derive themselves alone; the list is empty if none do."""
         cyclic = next((own for own in self.components if self.is_cyclic(own)), [])
         return sorted({node.name for i in cyclic if isinstance(node := self.nodes[i], Nonterminal)})
 
     def count(self) -> int | float:
-        """The number of trees; `math.inf` if there is a cycle."""
+        """Return the number of trees; `math.inf` if there is a cycle."""
         counts = [0] * len(self.alternatives)
         for component in self.components:
             if self.is_cyclic(component):
@@ -126,10 +128,10 @@ class Forest:
         return counts[self.root] if self.root is not None else 0
 
     def k_best(self, k: int) -> list[tuple[float, list[Rule]]]:
-        """The k leftmost derivations of greatest weight with their log weights.
+        """Return the k leftmost derivations of greatest weight, each with its log weight.
 
-        Partial derivations are taken from a queue by the weight of their best completion, which `maximise`
-        knows exactly; the leftmost open item is expanded in every way.
+        Partial derivations are taken from a queue in the order of their best completion's weight, which is
+        known exactly from `maximise`; the leftmost open item is then expanded in every way.
         """
         if self.root is None:
             return []
@@ -139,27 +141,26 @@ class Forest:
             for own in self.alternatives
         ]
         found: list[tuple[float, list[Rule]]] = []
-        number = itertools.count()  # of two equally good ones, the older comes first
-        queue: list[tuple[float, int, _Chain, _Chain]] = [(-best[0], next(number), (0, None), None)]
+        number = itertools.count()  # of two derivations of equal weight, the older one comes first
+        queue: list[tuple[float, int, Linked[int], Linked[Rule]]] = [
+            (-best[0], next(number), (0, None), None)
+        ]
         while queue and len(found) < k:
-            cost, _, open_, steps = heapq.heappop(queue)
+            cost, _, open_, used = heapq.heappop(queue)
             if open_ is None:
-                rules = [self.alternatives[i][a].step.rule for i, a in _unchain(steps)]
-                kept = [rule for rule in rules if rule is not None]
-                log = math.fsum(math.log(self._weights[rule.left, rule.right]) for rule in kept)
-                found.append((log, kept))
+                rules = list(elements(used))[::-1]
+                log = math.fsum(math.log(self._weights[rule.left, rule.right]) for rule in rules)
+                found.append((log, rules))
                 continue
             item, rest = open_
-            for place, alternative in enumerate(self.alternatives[item]):
-                below: _Chain = rest
-                for child in reversed(alternative.items):
-                    below = (child, below)
-                loss = best[item] - totals[item][place]
-                heapq.heappush(queue, (cost + loss, next(number), below, ((item, place), steps)))
+            for alternative, total in zip(self.alternatives[item], totals[item], strict=True):
+                below = prepend(alternative.items, rest)
+                rules_used = prepend(_rules(alternative.step), used)
+                heapq.heappush(queue, (cost + (best[item] - total), next(number), below, rules_used))
         return sorted(found, key=lambda pair: -pair[0])
 
     def maximise(self) -> tuple[list[float], list[int]]:
-        """The best log weight of every item and which alternative has it."""
+        """Return the best log weight of every item, and the number of the alternative that has it."""
         best = [-math.inf] * len(self.alternatives)
         choice = [-1] * len(self.alternatives)
         for component in self.components:
@@ -168,8 +169,8 @@ class Forest:
                 rounds += 1
                 if rounds > len(component):
                     raise DivergenceError(
-                        "there is no best parse: a cycle of rules weighs more than 1, "
-                        "so longer derivations weigh ever more"
+                        "there is no best parse: the weight of a cycle of rules is greater than 1, "
+                        "so longer derivations have ever greater weights"
                     )
         return best, choice
 
@@ -178,18 +179,18 @@ class Forest:
         for item in component:
             for number, alternative in enumerate(self.alternatives[item]):
                 log = self._log_weight(alternative.step) + sum(best[i] for i in alternative.items)
-                # rounding must not make a cycle of weight 1 look like a gain
+                # A cycle of weight 1 must not count as an improvement because of rounding.
                 least = 1e-12 * max(1.0, abs(log)) if best[item] > -math.inf else 0.0
                 if log > best[item] + least:
                     best[item], choice[item], improved = log, number, True
         return improved
 
     def _log_weight(self, step: Step) -> float:
-        """The log weight of the rule that the step begins, if it begins one."""
+        """Return the log weight of the rule that the step begins; 0 if it begins none."""
         return 0.0 if step.rule is None else math.log(self._weights[step.rule.left, step.rule.right])
 
     def derivation(self, choice: Sequence[int]) -> list[Rule]:
-        """The leftmost derivation that takes the chosen alternative of every item."""
+        """Return the leftmost derivation that takes the chosen alternative of every item."""
         rules: list[Rule] = []
         open_ = [0]
         while open_:
@@ -200,7 +201,7 @@ class Forest:
         return rules
 
     def derivations(self, item: int) -> Iterator[list[Rule]]:
-        """All leftmost derivations of an item of a forest without cycles."""
+        """Yield all leftmost derivations of an item of a forest without cycles."""
         for alternative in self.alternatives[item]:
             for rest in self._sequences(alternative.items):
                 yield _rules(alternative.step) + rest
@@ -214,29 +215,18 @@ class Forest:
                 yield first + rest
 
 
-def _unchain(chain: _Chain) -> list[tuple[int, int]]:
-    """What was put into a chain, the first first."""
-    found = []
-    while chain is not None:
-        value, chain = chain
-        found.append(value)
-    return found[::-1]
-
-
 def _rules(step: Step) -> list[Rule]:
     return [] if step.rule is None else [step.rule]
 
 
 def _derivable(binary: BinaryGrammar, word: Sequence[str], progress: Advance) -> list[list[set[int]]]:
-    """[i][j] -> the symbols that derive word[i:j]."""
+    """Return the symbols that derive word[i:j], at [i][j]."""
     n = len(word)
     nullable = {a for a in range(binary.size) if binary.null[a] > 0}
     above: dict[int, set[int]] = {}
     for parent, child in zip(binary.closure.parents.tolist(), binary.closure.children.tolist(), strict=True):
         above.setdefault(child, set()).add(parent)
-    by_left: dict[int, list[tuple[int, int]]] = {}
-    for step in binary.binary_steps():
-        by_left.setdefault(step.children[0], []).append((step.children[1], step.parent))
+    by_left = grouped(binary.binary_steps(), lambda step: step.children[0])
     spans: list[list[set[int]]] = [[set() for _ in range(n + 1)] for _ in range(n + 1)]
     for i in range(n + 1):
         spans[i][i] = nullable
@@ -249,7 +239,7 @@ def _derivable(binary: BinaryGrammar, word: Sequence[str], progress: Advance) ->
             for k in range(i + 1, j):
                 right = spans[k][j]
                 for left in spans[i][k]:
-                    direct.update(p for other, p in by_left.get(left, ()) if other in right)
+                    direct.update(s.parent for s in by_left.get(left, ()) if s.children[1] in right)
             spans[i][j] = set().union(*(above[a] for a in direct))
         progress(1)
     return spans
@@ -258,7 +248,7 @@ def _derivable(binary: BinaryGrammar, word: Sequence[str], progress: Advance) ->
 def _expansions(
     binary: BinaryGrammar, spans: list[list[set[int]]], item: Item
 ) -> Iterator[tuple[Step, tuple[Item, ...]]]:
-    """The steps of an item with the items below, all of them derivable."""
+    """Yield the steps of an item whose items below are all derivable, with these."""
     node, i, j = item
     for step in binary.steps[node]:
         if not step.children:

@@ -1,10 +1,9 @@
-"""Merging nonterminals that derive the same strings with the same weights for the same reasons.
+"""Smaller grammars: merging equivalent nonterminals, and factoring rules with a common part.
 
-Two nonterminals are merged if they have the same rules once merged nonterminals count as equal: the coarsest
-partition with that property, found by refinement. The start variable stays by itself, so that it does not
-come to stand on a right side.
+Two nonterminals are equivalent if they have the same rules, up to equivalence. The coarsest such partition is
+found by refinement. The start variable is not merged with others, so that it occurs on no right side.
 
-`factor` unites variables instead: A → aXC and A → aYC become A → aUC, where U derives what X or Y derives.
+`factor` unites variables: A → aXC and A → aYC become A → aUC, where U derives what X or Y derives.
 """
 
 from collections.abc import Iterable
@@ -15,7 +14,7 @@ Signature = frozenset[tuple[tuple[Symbol, ...], float]]
 
 
 def merge_equivalent(grammar: CFG) -> CFG:
-    """The grammar with one nonterminal, the first, for each class of equivalent ones."""
+    """Return the grammar with one nonterminal, the first, for each class of equivalent nonterminals."""
     name = dict.fromkeys(grammar.nonterminals, grammar.start)
     while True:
         classes: dict[tuple[bool, Signature], Nonterminal] = {}
@@ -52,12 +51,14 @@ Split = tuple[str, tuple[Variables, ...]]
 
 
 def factor(grammar: CFG, limit: int = 3) -> CFG | None:
-    """A grammar for the same language in which rules with a common terminal and variable share the other one.
+    """Return an equivalent grammar in which rules with a common terminal and variable are united.
 
-    Takes a grammar without weights whose rules are S → ε, A → a, A → aB and A → aBC; a derivation of the
-    result may stand for several of the original. None if it would have `limit` times as many variables.
+    The grammar must have no weights, and only rules of the forms S → ε, A → a, A → aB and A → aBC. A
+    derivation of the result may stand for several of the original. The function returns None if the result
+    would have more than `limit` times as many variables.
     """
     names: dict[Variables, Nonterminal] = {frozenset({grammar.start}): grammar.start}
+    taken = {grammar.start.name}
     rules: list[Rule] = []
     open_ = list(names)
     while open_:
@@ -68,8 +69,7 @@ def factor(grammar: CFG, limit: int = 3) -> CFG | None:
         for terminal, parts in _united(sorted(rights - {()}, key=str)):
             for part in parts:
                 if part not in names:
-                    label = min(part) if len(part) == 1 else Nonterminal("|".join(sorted(map(str, part))))
-                    names[part] = fresh_nonterminal(label.name, names.values())
+                    names[part] = fresh_nonterminal("|".join(sorted(map(str, part))), taken)
                     open_.append(part)
             rules.append(Rule(names[united], (terminal, *(names[part] for part in parts))))
         if len(names) > limit * len(grammar.nonterminals):
@@ -78,7 +78,7 @@ def factor(grammar: CFG, limit: int = 3) -> CFG | None:
 
 
 def _united(rights: Iterable[tuple[Symbol, ...]]) -> list[Split]:
-    """Right sides with sets of variables, first united in first place, then in second place."""
+    """Return right sides with sets of variables: united first in the first place, then in the second."""
     first: dict[tuple[str, tuple[Symbol, ...]], set[Nonterminal]] = {}
     found: list[Split] = []
     for right in rights:

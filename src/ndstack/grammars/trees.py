@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def leaves(derivation: Sequence[Rule]) -> tuple[str, ...]:
-    """The string of a leftmost derivation."""
+    """Return the string of a leftmost derivation."""
     found: list[str] = []
     rules = iter(derivation)
     open_: list[Nonterminal | str] = [derivation[0].left]
@@ -24,8 +24,8 @@ def leaves(derivation: Sequence[Rule]) -> tuple[str, ...]:
 
 
 def tree_of_derivation(derivation: Sequence[Rule]) -> "Tree":
-    """The tree of a leftmost derivation; labels are the names of the nonterminals."""
-    from nltk import Tree  # here, since nltk takes long to import
+    """Return the tree of a leftmost derivation, whose labels are the names of the nonterminals."""
+    from nltk import Tree  # imported here because nltk takes long
 
     rules = iter(derivation)
     root = Tree(derivation[0].left.name, [])

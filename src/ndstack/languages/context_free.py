@@ -1,4 +1,4 @@
-"""Languages of probabilistic grammars, and the five of section 5.3 with their k-symbol versions (9.3)."""
+"""Languages of probabilistic grammars: the five of section 5.3, with k symbols (section 9.3), and others."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from ndstack.languages.language import Language
 
 
 class ContextFreeLanguage(Language):
-    """The strings of a weighted grammar, each length with the distribution p_G(w) / p_G(|w|)."""
+    """The strings of a weighted grammar, with the distribution p_G(w) / p_G(|w|) for each length."""
 
     def __init__(self, name: str, grammar: WeightedCFG) -> None:
         super().__init__(name, grammar.terminals)
@@ -38,26 +38,26 @@ class ContextFreeLanguage(Language):
 
 
 def from_grammar(source: str | Path | CFG, name: str = "grammar") -> ContextFreeLanguage:
-    """The language of a grammar: its text in NLTK's notation, a file's `Path`, or the value itself.
+    """Return the language of a grammar, given as text in NLTK's notation, as a file's `Path`, or as a CFG.
 
-    The rules of a grammar without probabilities count as equally probable for each nonterminal.
+    In a grammar without probabilities, the rules of a nonterminal are equally probable.
     """
     grammar = source if isinstance(source, CFG) else read_grammar(source)
     return ContextFreeLanguage(name, weighted(grammar))
 
 
 def f(mu: float) -> float:
-    """The probability of going on that gives mu applications of a recursive rule on average."""
+    """Return the probability of a recursive rule that is applied mu times in a row on average."""
     return 1 - 1 / (mu + 1)
 
 
 def digits(k: int) -> list[str]:
-    """The symbols 0, 1, ..., k-1."""
+    """Return the symbols 0, 1, ..., k-1."""
     return [str(i) for i in range(k)]
 
 
 def brackets(k: int) -> list[tuple[str, str]]:
-    """k kinds of brackets: ( ) and [ ] for up to two, (1 )1 (2 )2 ... for more."""
+    """Return k kinds of brackets: ( ) and [ ] for up to two, (1 )1 (2 )2 ... for more."""
     return [("(", ")"), ("[", "]")][:k] if k <= 2 else [(f"({i}", f"){i}") for i in range(1, k + 1)]
 
 
@@ -65,17 +65,17 @@ S, T = Nonterminal("S"), Nonterminal("T")
 
 
 def marked_reversal_grammar(k: int) -> PCFG:
-    """{ w#w^R }, μ = 60."""
+    """Return the grammar of { w#w^R } with μ = 60."""
     return _reversal(k, mu=60, centre=[("#",)])
 
 
 def unmarked_reversal_grammar(k: int) -> PCFG:
-    """{ ww^R }, μ = 60."""
+    """Return the grammar of { ww^R } with μ = 60."""
     return _reversal(k, mu=60, centre=[()])
 
 
 def padded_reversal_grammar(k: int) -> PCFG:
-    """{ wa^p w^R }, μ_c = 60, μ_p = 30."""
+    """Return the grammar of { wa^p w^R } with μ_c = 60 and μ_p = 30."""
     padding = {a: Nonterminal(f"T{a}") for a in digits(k)}
     rules = [
         rule for a, Ta in padding.items() for rule in (Rule(Ta, (a, Ta), f(30)), Rule(Ta, (), 1 - f(30)))
@@ -90,7 +90,7 @@ def _reversal(k: int, mu: float, centre: list[tuple[Symbol, ...]], more: list[Ru
 
 
 def dyck_grammar(k: int, nesting: float = 40) -> PCFG:
-    """Balanced brackets of k kinds, μ_s = 1, μ_n = 40 unless another is given."""
+    """Return the grammar of balanced brackets of k kinds with μ_s = 1 and μ_n = `nesting`."""
     rules = [Rule(S, (S, T), f(1)), Rule(S, (T,), 1 - f(1))]
     for left, right in brackets(k):
         rules += [Rule(T, (left, S, right), f(nesting) / k), Rule(T, (left, right), (1 - f(nesting)) / k)]
@@ -98,7 +98,7 @@ def dyck_grammar(k: int, nesting: float = 40) -> PCFG:
 
 
 def hardest_cfl_grammar() -> PCFG:
-    """Greibach's hardest CFL (figure 5.2), with L' and R' written Ls and Rs and S' written Start."""
+    """Return the grammar of Greibach's hardest CFL (figure 5.2), with Ls, Rs and Start for L', R' and S'."""
     commas, short, long, semicolon, splits, nesting = 0.5, 0.5, 2.0, 0.25, 1.5, 3.0
     rules = [
         *_choice("Start", [("R $ Q S L ;", 1)]),
@@ -118,12 +118,10 @@ def hardest_cfl_grammar() -> PCFG:
 
 
 def _choice(left: str, options: list[tuple[str, float]]) -> list[Rule]:
-    """Rules from right sides in which words are variables and other characters terminals."""
+    """Return rules from right sides in which words are variables and other characters are terminals."""
     return [
         Rule(
-            Nonterminal(left),
-            tuple(Nonterminal(s) if s.isalpha() else s for s in right.split()),
-            probability,
+            Nonterminal(left), tuple(Nonterminal(s) if s.isalpha() else s for s in right.split()), probability
         )
         for right, probability in options
     ]

@@ -1,8 +1,8 @@
-"""Data sets as in section 5.4: made from a seed, kept in a folder, checked when read.
+"""Data sets as in section 5.4: made from a seed, stored in a folder, checked when they are read.
 
-Training and validation strings come in batches of one length each, drawn uniformly from the non-empty
-lengths of a range; the test set has the same number of strings for every length and depends on the language
-alone. A folder holds `header.json` and one string a line in `train.txt`, `validation.txt` and `test.txt`.
+Training and validation strings come in batches of one length each, drawn uniformly from the non-empty lengths
+of a range. The test set has the same number of strings for every length and depends on the language alone. A
+folder holds `header.json`, and one string per line in `train.txt`, `validation.txt` and `test.txt`.
 """
 
 import hashlib
@@ -12,43 +12,24 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
-from ndstack import files
-from ndstack.errors import DatasetError, LanguageError, NdstackError, first_problem
+from ndstack import files, register
+from ndstack.errors import DatasetError, LanguageError, NdstackError
 from ndstack.grammars.grammar import WeightedCFG, Word
+from ndstack.grammars.graphs import grouped
 from ndstack.languages.context_free import ContextFreeLanguage
-from ndstack.languages.language import LONGEST, Language, Lengths
+from ndstack.languages.language import Language
 from ndstack.languages.registry import get
 from ndstack.progress import Advance, no_progress
+from ndstack.settings.data import Lengths, Plan
 
 SPLITS = ("train", "validation", "test")
 HEADER = "header.json"
 
 
-class Plan(BaseModel):
-    """How many strings of which lengths; the defaults are the dissertation's."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    train: NonNegativeInt = 10_000
-    validation: NonNegativeInt = 1_000
-    test_per_length: NonNegativeInt = 100
-    lengths: Lengths = (40, 80)
-    test_lengths: Lengths = (40, 100)
-    batch_size: PositiveInt = 10
-
-    @field_validator("lengths", "test_lengths")
-    @classmethod
-    def _check_lengths(cls, lengths: Lengths) -> Lengths:
-        low, high = lengths
-        if not 0 <= low <= high <= LONGEST:
-            raise ValueError(f"{low} to {high} given, expected a range within 0 to {LONGEST:,}")
-        return lengths
-
-
 class DatasetHeader(BaseModel):
-    """What `header.json` says: enough to make the same data again and to notice damage."""
+    """The content of `header.json`: enough to make the same data again and to detect damage."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -74,29 +55,26 @@ class Dataset:
     test: tuple[Word, ...]
 
     def batches(self, split: Literal["train", "validation"]) -> list[tuple[Word, ...]]:
-        """The strings of a split in groups of one length, in the order they were drawn."""
+        """Return the batches of a split, each of one length, in the order in which they were drawn."""
         words: Sequence[Word] = getattr(self, split)
         size = self.plan.batch_size
         return [tuple(words[i : i + size]) for i in range(0, len(words), size)]
 
     def test_by_length(self) -> dict[int, tuple[Word, ...]]:
-        """The test strings of each length."""
-        groups: dict[int, list[Word]] = {}
-        for word in self.test:
-            groups.setdefault(len(word), []).append(word)
-        return {length: tuple(words) for length, words in sorted(groups.items())}
+        """Return the test strings of each length."""
+        return {length: tuple(words) for length, words in sorted(grouped(self.test, len).items())}
 
 
 def make_dataset(
-    language: Language,
-    seed: int,
-    plan: Plan | None = None,
-    *,
-    progress: Advance = no_progress,
+    language: Language, seed: int, plan: Plan | None = None, *, progress: Advance = no_progress
 ) -> Dataset:
-    """Draw a data set; the same language, seed and plan give the same strings.
+    """Draw a data set; the same language, seed and plan always give the same strings.
 
-    `progress` is called with the number of strings drawn since the last call.
+    Args:
+        language: the language to sample from.
+        seed: the seed of the training and validation strings.
+        plan: the numbers and lengths of strings.
+        progress: a function that is called with the number of strings drawn since the last call.
     """
     plan = plan or Plan()
     if seed < 0:
@@ -118,17 +96,12 @@ def make_dataset(
             progress(plan.test_per_length)
 
     return Dataset(
-        language,
-        seed,
-        plan,
-        tuple(batches(plan.train, 0)),
-        tuple(batches(plan.validation, 1)),
-        tuple(test()),
+        language, seed, plan, tuple(batches(plan.train, 0)), tuple(batches(plan.validation, 1)), tuple(test())
     )
 
 
 def write_dataset(dataset: Dataset, folder: Path) -> None:
-    """Write a data set into a new or empty folder, all of it or nothing."""
+    """Write a data set into a new or empty folder, completely or not at all."""
     separator = dataset.language.separator
     texts = {split: _lines(getattr(dataset, split), separator) for split in SPLITS}
     language = dataset.language
@@ -148,8 +121,8 @@ def write_dataset(dataset: Dataset, folder: Path) -> None:
 
 
 def read_dataset(folder: Path) -> Dataset:
-    """Read a data set back; every file is checked against the header."""
-    header = _read_header(folder)
+    """Read a data set; every file is checked against the header."""
+    header = files.read_header(folder / HEADER, DatasetHeader, "a data set")
     try:
         language = get(header.language) if header.grammar is None else _from_text(header)
     except NdstackError as error:
@@ -163,16 +136,6 @@ def read_dataset(folder: Path) -> Dataset:
 
 def _from_text(header: DatasetHeader) -> Language:
     return ContextFreeLanguage(header.language, WeightedCFG.fromstring(header.grammar or ""))
-
-
-def _read_header(folder: Path) -> DatasetHeader:
-    path = folder / HEADER
-    try:
-        return DatasetHeader.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise DatasetError(f"{folder} is not a data set: cannot read {path}: {error.strerror}") from None
-    except ValidationError as error:
-        raise DatasetError(f"{path} is not a data set's header: {first_problem(error)}") from None
 
 
 def _read_split(folder: Path, split: str, header: DatasetHeader, language: Language) -> Iterator[Word]:
@@ -202,13 +165,13 @@ def _non_empty(language: Language, lengths: Lengths) -> list[int]:
 
 
 def _test_seed(language: Language) -> list[int]:
-    """One fixed seed per language: its name, and its grammar if it is not one of ours."""
+    """Return one fixed seed per language, from its name, and from its grammar if it is not registered."""
     text = language.name + (own_grammar(language) or "")
     return list(hashlib.sha256(text.encode()).digest()[:16])
 
 
 def _is_registered(language: Language) -> bool:
-    """Whether `get` gives this very language for its name."""
+    """Return whether `get` returns this very language for its name."""
     try:
         twin = get(language.name)
     except LanguageError:
@@ -219,11 +182,14 @@ def _is_registered(language: Language) -> bool:
 
 
 def own_grammar(language: Language) -> str | None:
-    """The rules of a language's grammar; None for one of ndstack's own languages, whose name is enough."""
+    """Return the rules of a language's grammar; None for a registered language, whose name is sufficient."""
     if _is_registered(language):
         return None
     if not isinstance(language, ContextFreeLanguage):
-        raise DatasetError(f"{language.name} is neither a language of ndstack nor one with a grammar")
+        raise DatasetError(
+            f"{language.name} has no grammar that could be written down, and no language is registered under "
+            f"this name; {register.language.hint}"
+        )
     return str(language.grammar)
 
 
@@ -231,7 +197,7 @@ def _lines(words: Sequence[Word], separator: str) -> bytes:
     for word in words:
         for symbol in word:
             if "\n" in symbol or (separator and separator in symbol):
-                raise DatasetError(f"symbol {symbol!r} cannot be written to a text file, one string a line")
+                raise DatasetError(f"symbol {symbol!r} cannot be written to a text file, one string per line")
     return "".join(separator.join(word) + "\n" for word in words).encode()
 
 

@@ -1,7 +1,8 @@
-"""What every formal language here can do: strings of a length, their probabilities, the lower bound.
+"""The interface of all formal languages: strings of a length, their probabilities, the lower bound.
 
-A language is a set of strings with a distribution for each length. Data sets draw a length uniformly from
-the non-empty ones of a range, then a string of that length (section 5.4).
+A language is a set of strings with a distribution for each length. A length is non-empty if the language has
+strings of that length. For data sets, a length is drawn uniformly from the non-empty lengths of a range, then
+a string of that length (section 5.4).
 """
 
 import math
@@ -15,17 +16,15 @@ from numpy.typing import NDArray
 from ndstack.errors import LanguageError
 from ndstack.grammars.grammar import Word
 from ndstack.grammars.length_sampling import Random, no_strings
-
-Lengths = tuple[int, int]  # both included
-LONGEST = 20_000
-"""The greatest length that strings are sampled at: tables of derivations grow with it."""
+from ndstack.languages.lower_bound import cross_entropy_bound
+from ndstack.settings.data import Lengths
 
 
 class Language(ABC):
     """A formal language with a distribution over its strings of each length.
 
-    Strings are `str` where every symbol of the alphabet is one character, tuples of symbols otherwise;
-    either form is understood.
+    Strings are returned as `str` if every symbol of the alphabet is one character, and as tuples of symbols
+    otherwise; both forms are accepted.
     """
 
     def __init__(self, name: str, alphabet: Sequence[str]) -> None:
@@ -40,49 +39,35 @@ class Language(ABC):
         return isinstance(word, (str, tuple, list)) and self.log_probability(tuple(word)) > -math.inf
 
     def lengths(self, low: int, high: int) -> list[int]:
-        """The lengths from low to high, both included, at which the language has strings."""
+        """Return the non-empty lengths from low to high, both included."""
         return [n for n in range(max(low, 0), high + 1) if self._has_length(n)]
 
     def sample(self, length: int, rng: Random) -> Word:
-        """A string of exactly this length; `rng` is a numpy `Generator` or a `random.Random`."""
+        """Return a string of exactly this length; `rng` is a numpy `Generator` or a `random.Random`."""
         if length < 0 or not self._has_length(length):
             raise LanguageError(no_strings(self.name, length, self.lengths(length - 20, length + 20)))
         return self.word(self._sample(length, rng))
 
     def log_probability(self, word: Word) -> float:
-        """log p(w | |w|), that is log p_G(w) - log p_G(|w|); -inf outside the language."""
+        """Return log p(w | |w|) = log p_G(w) - log p_G(|w|), which is -inf outside the language."""
         symbols = tuple(word)
         if not self._has_length(len(symbols)):
             return -math.inf
         return self._log_probability(symbols)
 
     def lower_bound(self, words: Iterable[Word], *, lengths: Lengths | None, eos: bool = True) -> float:
-        """The per-symbol cross-entropy of the true distribution on these strings, in nats.
+        """Return the lower bound of the cross-entropy on these strings, in nats per symbol.
 
-        H(S, p) = -Σ log p(w) / Σ (|w| + 1), without the + 1 if EOS is not predicted (sections 5.6, 6.2.1).
-        `lengths` is the range that lengths were drawn from uniformly; None if the length is known.
+        `lengths` is the range from which lengths are drawn uniformly; None if the length is known. `eos` says
+        whether EOS is predicted, too. See `ndstack.languages.lower_bound` for the equation.
         """
-        count = 1 if lengths is None else len(self.lengths(*lengths))
-        total, symbols = 0.0, 0
-        for word in words:
-            log_p = self.log_probability(word)
-            if log_p == -math.inf:
-                raise LanguageError(f"{word!r} is not in the language {self.name}, so it has no lower bound")
-            if lengths is not None and not lengths[0] <= len(word) <= lengths[1]:
-                raise LanguageError(
-                    f"a string of length {len(word)} cannot come from lengths {lengths[0]}..{lengths[1]}"
-                )
-            total += math.log(count) - log_p
-            symbols += len(word) + eos
-        if symbols == 0:
-            raise LanguageError("the lower bound of no symbols is undefined; give at least one string")
-        return total / symbols
+        return cross_entropy_bound(self, words, lengths, eos)
 
     def next_symbols(self, word: Word, lengths: Lengths) -> NDArray[np.float64]:
-        """The true distribution of what follows each prefix of a string, [n + 1, V + 1]; the last is EOS.
+        """Return the true distribution of the next symbol after each prefix of a string, [n + 1, V + 1].
 
-        A length is drawn uniformly from the non-empty ones of the range, then a string of that length. After
-        a prefix that no such string has, all numbers are 0.
+        The last column is EOS. A length is drawn uniformly from the non-empty lengths of the range, then a
+        string of that length. After a prefix that no such string has, all numbers are 0.
         """
         symbols, choices = tuple(word), self.lengths(*lengths)
         found = np.zeros((len(symbols) + 1, len(self.alphabet) + 1))
@@ -95,12 +80,12 @@ class Language(ABC):
         return found
 
     def word(self, symbols: Iterable[str]) -> Word:
-        """Symbols as a string of this language: joined if all its symbols are characters."""
+        """Return symbols as a string of this language: a `str` if all its symbols are single characters."""
         return "".join(symbols) if self._joined else tuple(symbols)
 
     @property
     def separator(self) -> Literal["", " ", "\t"]:
-        """What stands between symbols when strings are written: nothing, a space or a tab."""
+        """What separates symbols when strings are written: nothing, a space or a tab."""
         if self._joined:
             return ""
         return "\t" if any(" " in symbol for symbol in self.alphabet) else " "
@@ -110,12 +95,12 @@ class Language(ABC):
 
     @abstractmethod
     def _sample(self, length: int, rng: Random) -> tuple[str, ...]:
-        """Only called for lengths that have strings."""
+        """Return a string of a non-empty length."""
 
     @abstractmethod
     def _log_probability(self, symbols: tuple[str, ...]) -> float:
-        """Only called for lengths that have strings."""
+        """Return the log probability of a string of a non-empty length."""
 
     @abstractmethod
     def _log_next(self, symbols: tuple[str, ...], lengths: Sequence[int]) -> NDArray[np.float64]:
-        """The logs of `next_symbols`, up to a factor for each row; only called for lengths with strings."""
+        """Return the logs of `next_symbols`, up to a factor for each row, given non-empty lengths."""

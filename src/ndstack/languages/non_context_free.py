@@ -1,7 +1,7 @@
 """The seven non-context-free languages of section 8.4.1.
 
-Each string is a free part w over k symbols and what follows from it, so that |L_ℓ| = k^|w| and a string
-of length ℓ has probability 1 / |L_ℓ|.
+Each string consists of a free part w over k symbols and of symbols that are determined by w. Therefore
+|L_ℓ| = k^|w|, and a string of length ℓ has probability 1 / |L_ℓ|.
 """
 
 import math
@@ -20,7 +20,7 @@ Symbols = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Pattern:
-    """How a string unfolds from its free part w: its length is parts · |w| + marks."""
+    """The rule by which a string is made from its free part w; its length is parts · |w| + marks."""
 
     parts: int
     marks: int
@@ -28,7 +28,7 @@ class Pattern:
 
 
 class PatternLanguage(Language):
-    """{ unfold(w) | w over the free symbols }, uniform at each length."""
+    """The language { unfold(w) | w over the free symbols }, with a uniform distribution for each length."""
 
     def __init__(self, name: str, alphabet: Symbols, free: Symbols, pattern: Pattern) -> None:
         super().__init__(name, alphabet)
@@ -68,7 +68,7 @@ class PatternLanguage(Language):
             if len(chosen) < size:
                 continue
             whole = self._pattern.unfold(chosen)
-            for t in range(size, min(len(symbols), length) + 1):  # it follows from w
+            for t in range(size, min(len(symbols), length) + 1):  # the next symbol is determined by w
                 if symbols[:t] != whole[:t]:
                     break
                 column = place[whole[t]] if t < length else len(self.alphabet)
@@ -77,7 +77,7 @@ class PatternLanguage(Language):
 
 
 def count_3() -> PatternLanguage:
-    """{ a^n b^n c^n }."""
+    """Return the language { a^n b^n c^n }."""
     pattern = Pattern(3, 0, lambda w: (*w, *("b" for _ in w), *("c" for _ in w)))
     return PatternLanguage("count-3", ("a", "b", "c"), ("a",), pattern)
 
@@ -100,7 +100,7 @@ UNMARKED: dict[str, Pattern] = {
 
 
 def copying_language(name: str, k: int) -> PatternLanguage:
-    """One of the languages that repeat a string over the symbols 0..k-1."""
+    """Return one of the languages that repeat a string over the symbols 0..k-1."""
     free = tuple(digits(k))
     if name in MARKED:
         return PatternLanguage(name, (*free, "#"), free, MARKED[name])

@@ -1,9 +1,11 @@
 """Languages by name: `dyck`, `marked-reversal(k=40)`, ..."""
 
 import difflib
+import inspect
 import re
 from collections.abc import Callable
 
+from ndstack import register
 from ndstack.errors import LanguageError
 from ndstack.languages.context_free import GRAMMARS, ContextFreeLanguage, hardest_cfl_grammar
 from ndstack.languages.language import Language
@@ -24,9 +26,10 @@ DESCRIPTIONS: dict[str, str] = {
     "unmarked-reverse-and-copy": "w reversed w w",
     "unmarked-copy": "w w",
 }
-"""What each of the formal languages is, by name, in the order of the dissertation."""
+"""A description of each formal language by name, in the order of the dissertation."""
 NAMES = tuple(DESCRIPTIONS)
-"""The names of the formal languages; `get` takes them."""
+"""The names of the formal languages, for `get`."""
+register.language.reserve(NAMES)
 DEFAULT_K = 2
 MOST_SYMBOLS = 10_000
 
@@ -37,14 +40,18 @@ _FIXED: dict[str, Callable[[], Language]] = {
 
 
 def get(name: str) -> Language:
-    """The language called `name`; a number k of symbols (or kinds of brackets) may follow: `dyck(k=5)`.
+    """Return the language called `name`.
 
-    `dyck(public)` and `padded-reversal(public)` have the distribution of the dissertation's public data.
+    A number k of symbols (or kinds of brackets) may follow, as in `dyck(k=5)`. `dyck(public)` and
+    `padded-reversal(public)` have the distribution of the dissertation's public data. Other names are
+    those of registered languages (`ndstack.register`).
     """
     match = re.fullmatch(r"\s*([\w-]+)\s*(?:\(\s*(?:k\s*=\s*([^)\s]*)|(public))\s*\))?\s*", name)
-    if match is None or match[1] not in DESCRIPTIONS:
+    if match is None:
         raise LanguageError(_unknown(name))
     base, k = match[1], match[2]
+    if base not in DESCRIPTIONS:
+        return _registered(name, base, k)
     if match[3]:
         return _public(base)
     if base in _FIXED:
@@ -57,6 +64,21 @@ def get(name: str) -> Language:
         return ContextFreeLanguage(full, GRAMMARS[base](number))
     language = copying_language(base, number)
     language.name = full
+    return language
+
+
+def _registered(name: str, base: str, k: str | None) -> Language:
+    """A language of a user's own, which is called by the name it was asked for."""
+    make = register.language.find(base)
+    if make is None:
+        raise LanguageError(_unknown(name))
+    takes_k = "k" in inspect.signature(make).parameters
+    if k is not None and not takes_k:
+        raise LanguageError(f"{base} takes no k; ask for {base!r}")
+    language = make(k=_number(base, k)) if takes_k else make()
+    if not isinstance(language, Language):
+        raise LanguageError(f"{base} was registered as a language, but it makes {language!r}")
+    language.name = base if k is None else f"{base}(k={int(k)})"
     return language
 
 
@@ -78,6 +100,8 @@ def _number(base: str, text: str | None) -> int:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name.split("(")[0].strip().lower(), NAMES, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else "the languages are " + ", ".join(NAMES)
-    return f"there is no language called {name!r}; {hint}"
+    known = (*NAMES, *register.language.names)
+    near = difflib.get_close_matches(name.split("(")[0].strip().lower(), known, n=1, cutoff=0.5)
+    if near:
+        return f"there is no language called {name!r}; did you mean {near[0]}?"
+    return f"there is no language called {name!r}; there are {', '.join(known)}; {register.language.hint}"

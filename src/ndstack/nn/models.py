@@ -11,38 +11,45 @@
 | `rns-Q-S` | renormalising nondeterministic stack | 6 |
 | `vrns-Q-S-m` | the same with vectors of size m | 9 |
 | `tf`, `tf+sup-m`, `tf+vrns-Q-S-m` | transformer; with stack attention in the middle layer | 10 |
+| `mine-3-4`, `tf+mine-3-4` | registered stack `Mine(3, 4)` in a recurrent network or a transformer | |
+| `net-3-4`, `net+rns-2-3` | registered network `Net(input_size, 3, 4)`; or `Net(input_size, stack=...)` | |
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 import re
 from collections.abc import Iterable
-from typing import Literal, cast
 
+import torch
 from pydantic import ValidationError
 
-from ndstack import languages
+from ndstack import languages, register
 from ndstack.errors import NdstackError, first_problem
 from ndstack.languages.language import Language
 from ndstack.model_names import NAMES
-from ndstack.nn.language_models.language_model import InputKind, LanguageModel, OutputKind
-from ndstack.nn.networks.controllers import ControllerKind
-from ndstack.nn.networks.initialization import LayerInit, initialize
-from ndstack.nn.storage.description import (
-    ModelConfig,
-    NondeterministicConfig,
-    RNNConfig,
-    StackConfig,
-    StratificationConfig,
-    SuperpositionConfig,
-    TransformerConfig,
+from ndstack.nn.language_models.language_model import LanguageModel
+from ndstack.nn.networks.backbone import Backbone
+from ndstack.nn.networks.initialization import initialize
+from ndstack.nn.networks.rnn import StackRNN
+from ndstack.nn.networks.transformer import LAYERS, LayerKind, Transformer
+from ndstack.nn.storage.description import AnyStack, Part, find_part
+from ndstack.settings.document import takes
+from ndstack.settings.model import (
+    NONDETERMINISTIC,
+    RECURRENT,
+    REGISTERED,
+    SUPERPOSITION,
+    TRANSFORMER,
+    For,
+    InputKind,
+    ModelOptions,
 )
+from ndstack.stacks import Stack, Stratification, Superposition
 
-__all__ = ["NAMES", "ModelName", "build", "parse"]
-
-_StackKind = Literal["", "strat", "sup", "sup-h", "ns", "ns+s", "ns+u", "rns", "vrns"]
+__all__ = ["NAMES", "ModelName", "build", "build_from", "parse"]
 
 _SIZES: dict[str, tuple[str, int]] = {
     "strat": ("a vector size", 1),
@@ -54,6 +61,9 @@ _SIZES: dict[str, tuple[str, int]] = {
     "vrns": ("numbers of states and symbols and a vector size", 3),
 }
 """What follows the name of a stack, and how many numbers that is; 0 for any number of them."""
+_DETERMINISTIC = ("strat", "sup", "sup-h")
+register.stack.reserve([*_SIZES, "sup-h"])
+register.network.reserve(["lstm", "tf", *_SIZES])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,8 +71,17 @@ class ModelName:
     """A model name, taken apart: `tf+vrns-3-3-5` is a transformer with "vrns" and (3, 3, 5)."""
 
     transformer: bool
-    stack: _StackKind
+    stack: str
+    """The kind of stack, or the name of a registered one; empty for none."""
     sizes: tuple[int, ...]
+    """The numbers of the stack; of a registered network without a stack, its own."""
+    network: str = ""
+    """The name of a registered network; empty for the recurrent network and the transformer of ndstack."""
+
+    @property
+    def nondeterministic(self) -> bool:
+        """Whether the stack is one of ndstack's nondeterministic ones."""
+        return self.stack in _SIZES and self.stack not in _DETERMINISTIC
 
 
 def parse(name: str) -> ModelName:
@@ -74,9 +93,7 @@ def parse(name: str) -> ModelName:
     transformer = name.startswith("tf+")
     kind, *numbers = name.removeprefix("tf+").split("-")
     if kind not in _SIZES:
-        near = difflib.get_close_matches(name.lower(), NAMES, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else "models are " + ", ".join(NAMES)
-        raise NdstackError(f"there is no model called {name!r}; {hint}")
+        return _parse_registered(name)
     wanted, count = _SIZES[kind]
     valid = all(re.fullmatch(r"0*[1-9][0-9]{0,8}", number) for number in numbers)
     if not valid or not numbers or len(numbers) != (count or len(numbers)):
@@ -84,175 +101,178 @@ def parse(name: str) -> ModelName:
         example = next((known for known in NAMES if known.startswith(start + "-")), None)
         hint = f", as in {example}" if example else ""
         raise NdstackError(f"there is no model called {name!r}; expected {wanted} after {start!r}{hint}")
-    return ModelName(transformer, cast(_StackKind, kind), tuple(int(number) for number in numbers))
+    return ModelName(transformer, kind, tuple(int(number) for number in numbers))
 
 
+def _parse_registered(name: str) -> ModelName:
+    """Take the name of a model with a registered part apart."""
+    transformer = name.startswith("tf+")
+    match = re.fullmatch(r"([a-z][\w-]*?)((?:-[0-9]{1,9})*)", name.removeprefix("tf+"))
+    if match is not None:
+        kind, sizes = match[1], tuple(int(number) for number in match[2].split("-")[1:])
+        if register.stack.find(kind):
+            return ModelName(transformer, kind, sizes)
+        if not transformer and register.network.find(kind):
+            return ModelName(False, "", sizes, kind)
+    network, plus, stack = name.partition("+")
+    if plus and register.network.find(network):
+        inner = parse(stack)
+        if inner.stack and not inner.transformer and not inner.network:
+            return dataclasses.replace(inner, network=network)
+    near = difflib.get_close_matches(name.lower(), NAMES, n=1, cutoff=0.5)
+    if near:
+        raise NdstackError(f"there is no model called {name!r}; did you mean {near[0]}?")
+    known = ", ".join((*NAMES, *register.stack.names, *register.network.names))
+    raise NdstackError(f"there is no model called {name!r}; models are {known}; {register.stack.hint}")
+
+
+@takes(ModelOptions)
 def build(
-    name: str,
-    language: Language | str | Iterable[str],
-    *,
-    seed: int = 0,
-    hidden: int = 20,
-    num_layers: int | None = None,
-    controller: ControllerKind = "lstm",
-    embedding: int | None = None,
-    window: int | None = None,
-    depth: int | None = None,
-    bottom_fix: bool | None = None,
-    reading_layers: int = 0,
-    output_reading: bool = False,
-    normalize_reading: bool = True,
-    d_model: int = 32,
-    heads: int = 4,
-    feedforward: int = 64,
-    dropout: float = 0.1,
-    output: OutputKind = "full",
-    layers_init: LayerInit = "xavier",
-    actions_init: LayerInit = "uniform",
-    attention_actions_init: LayerInit = "xavier",
-    pushes_init: LayerInit | None = None,
-    tanh_gain: float = 1.0,
-    stacks_apart: bool = False,
-    exp_pushes: bool = False,
-    init_bound: float = 0.1,
+    name: str, language: Language | str | Iterable[str], *, seed: int = 0, **options: object
 ) -> LanguageModel:
     """The language model of this name, with its parameters initialised.
 
     Args:
         name: as in the table above.
         language: a language, the name of one, or the symbols of an alphabet.
-        seed: of the parameters; torch's own random numbers are not touched.
-        hidden: units of a recurrent controller.
-        num_layers: of the controller, 1 if not given; of the transformer, 5.
-        controller: the kind of recurrent controller.
-        embedding: the size of learned vectors for the symbols that a recurrent network reads; if not given,
-            they are one-hot.
-        window: D of a nondeterministic stack (chapter 7).
-        depth: the greatest number of elements on a superposition stack (chapter 7).
-        bottom_fix: whether the bottom of a nondeterministic stack can be replaced and uncovered; if not
-            given, as where the model was introduced: in RNS and VRNS, not in NS, NS+S, NS+U.
-        reading_layers: between reading and controller (section 11.2.2).
-        output_reading: whether the output depends on the newest reading directly (section 11.2.2).
-        normalize_reading: whether nondeterministic stacks read probabilities (section 11.2.2).
-        d_model: the size of a transformer's vectors.
-        heads: of a transformer's attention.
-        feedforward: hidden units of a transformer's feedforward sublayers.
-        dropout: in a transformer.
-        output: "adaptive" for an adaptive softmax over many symbols, the common ones first in the alphabet.
-        layers_init: how fully connected layers begin (`ndstack.nn.networks.initialization`).
-        actions_init: how those that compute the actions of nondeterministic stacks begin in recurrent
-            networks.
-        attention_actions_init: how those that compute the actions of stacks begin in stack attention.
-        pushes_init: how those that compute what recurrent networks push onto a nondeterministic stack begin;
-            if not given, as all layers.
-        tanh_gain: of Xavier weights in the layer that computes what is pushed onto a stratification stack.
-        stacks_apart: whether several superposition stacks have a layer each as far as Xavier's bound goes.
-        exp_pushes: whether stack attention pushes the exponential of what its layer computes.
-        init_bound: of what begins with uniform numbers.
+        seed: the seed of the parameters; torch's own random numbers are not touched.
+        options: the fields of `ndstack.settings.ModelOptions`, by name.
     """
-    parsed, alphabet = parse(name), _alphabet(language)
-    backbone: RNNConfig | TransformerConfig
     try:
-        stack = _stack(name, parsed, hidden, window, depth, bottom_fix)
-        if parsed.transformer:
-            _refuse(
-                name,
-                "a recurrent network",
-                hidden=(hidden, 20),
-                controller=(controller, "lstm"),
-                embedding=(embedding, None),
-                reading_layers=(reading_layers, 0),
-                output_reading=(output_reading, False),
-                normalize_reading=(normalize_reading, True),
-            )
-            backbone = TransformerConfig(
-                d_model=d_model,
-                layers=_layers(5 if num_layers is None else num_layers, stack),
-                heads=heads,
-                feedforward=feedforward,
-                dropout=dropout,
-                exp_pushes=exp_pushes,
-            )
-        else:
-            _refuse(
-                name,
-                "a transformer",
-                d_model=(d_model, 32),
-                heads=(heads, 4),
-                feedforward=(feedforward, 64),
-                dropout=(dropout, 0.1),
-            )
-            backbone = RNNConfig(
-                input_size=len(alphabet) if embedding is None else embedding,
-                hidden_size=hidden,
-                stack=stack,
-                num_layers=1 if num_layers is None else num_layers,
-                controller=controller,
-                push_hidden=parsed.stack == "sup-h",
-                reading_layers=reading_layers,
-                output_reading=output_reading,
-                normalize_reading=normalize_reading,
-            )
+        checked = ModelOptions.model_validate(options, strict=True)
     except ValidationError as error:
         raise NdstackError(f"{name} cannot be built: {first_problem(error)}") from None
-    embedded = parsed.transformer or embedding is not None
-    input_kind: InputKind = "embedding" if embedded else "one-hot"
-    model = ModelConfig(
-        alphabet=alphabet, input=input_kind, bos=embedded, output=output, backbone=backbone
-    ).make()
+    return build_from(checked, name, language, seed=seed)
+
+
+def build_from(
+    options: ModelOptions, name: str, language: Language | str | Iterable[str], *, seed: int = 0
+) -> LanguageModel:
+    """As `build`, with options that have been checked."""
+    parsed, alphabet = parse(name), _alphabet(language)
+    _refuse(name, parsed, options)
+    with torch.random.fork_rng(devices=[]):
+        stack = _make_stack(name, parsed, options)
+        if parsed.network:
+            model = _around_registered(name, parsed, options, alphabet, stack)
+        elif parsed.transformer:
+            count = len(LAYERS) if options.num_layers is None else options.num_layers
+            layers: list[LayerKind] = ["attention"] * count
+            if stack is not None:
+                layers[count // 2] = stack
+            same = options.model_dump(include={"d_model", "heads", "feedforward", "dropout", "exp_pushes"})
+            model = LanguageModel(
+                Transformer(layers=layers, **same), alphabet, "embedding", True, options.output
+            )
+        else:
+            model = _around_rnn(parsed, options, alphabet, stack)
     initialize(
         model,
         seed,
-        layers=layers_init,
-        nondeterministic_actions=actions_init,
-        attention_actions=attention_actions_init,
-        nondeterministic_pushes=pushes_init,
-        tanh_gain=tanh_gain,
-        stacks_apart=stacks_apart,
-        bound=init_bound,
+        layers=options.layers_init,
+        nondeterministic_actions=options.actions_init,
+        attention_actions=options.attention_actions_init,
+        nondeterministic_pushes=options.pushes_init,
+        tanh_gain=options.tanh_gain,
+        stacks_apart=options.stacks_apart,
+        bound=options.init_bound,
     )
     return model
 
 
-def _layers(count: int, stack: StackConfig | None) -> tuple[Literal["attention"] | StackConfig, ...]:
-    """The layers of a transformer, with a stack in the middle one."""
-    layers: list[Literal["attention"] | StackConfig] = ["attention"] * count
-    if stack is not None and layers:
-        layers[count // 2] = stack
-    return tuple(layers)
+def _around_rnn(
+    parsed: ModelName, options: ModelOptions, alphabet: tuple[str, ...], stack: AnyStack | None
+) -> LanguageModel:
+    same = {"controller", "reading_layers", "output_reading", "normalize_reading"}
+    rnn = StackRNN(
+        len(alphabet) if options.embedding is None else options.embedding,
+        options.hidden,
+        stack,
+        1 if options.num_layers is None else options.num_layers,
+        push_hidden=parsed.stack == "sup-h",
+        **options.model_dump(include=same),
+    )
+    kind: InputKind = "one-hot" if options.embedding is None else "embedding"
+    return LanguageModel(rnn, alphabet, kind, options.embedding is not None, options.output)
 
 
-def _stack(
-    name: str, parsed: ModelName, hidden: int, window: int | None, depth: int | None, fix: bool | None
-) -> StackConfig | None:
+def _around_registered(
+    name: str, parsed: ModelName, options: ModelOptions, alphabet: tuple[str, ...], stack: AnyStack | None
+) -> LanguageModel:
+    """A model around a registered network; its alphabet has one symbol more if it has to read BOS first."""
+    kind = find_part(parsed.network)
+    bos = options.embedding is not None or bool(getattr(kind, "needs_bos", False))
+    size = len(alphabet) + bos if options.embedding is None else options.embedding
+    sizes = (size,) if stack is not None else (size, *parsed.sizes)
+    named: dict[str, object] = {} if stack is None else {"stack": stack}
+    network = _make_registered(name, parsed.network, sizes, named | dict(options.arguments))
+    assert isinstance(network, Backbone)
+    one_hot = options.embedding is None
+    return LanguageModel(network, alphabet, "one-hot" if one_hot else "embedding", bos, options.output)
+
+
+def _make_stack(name: str, parsed: ModelName, options: ModelOptions) -> AnyStack | None:
     """The stack that a model name asks for."""
     kind, sizes = parsed.stack, parsed.sizes
-    if kind not in ("sup", "sup-h"):
-        _refuse(name, "a superposition stack", depth=(depth, None))
-    if kind in ("", "strat", "sup", "sup-h"):
-        _refuse(name, "a nondeterministic stack", window=(window, None), bottom_fix=(fix, None))
-    if kind == "":
+    if not kind:
         return None
     if kind == "strat":
-        return StratificationConfig(size=sizes[0])
+        return Stratification(sizes[0])
     if kind in ("sup", "sup-h"):
-        return SuperpositionConfig(sizes=sizes or (hidden,), depth=depth)
-    return NondeterministicConfig(
+        return Superposition(sizes or (options.hidden,), depth=options.depth)
+    if kind not in _SIZES:
+        own = {} if parsed.network else options.arguments
+        made = _make_registered(name, kind, sizes, dict(own))
+        assert isinstance(made, Stack)
+        return made
+    from ndstack.stacks import Nondeterministic
+
+    return Nondeterministic(
         states=sizes[0],
         symbols=sizes[1],
         vector_size=sizes[2] if kind == "vrns" else None,
         normalized=kind in ("ns", "ns+s"),
         read_states=kind not in ("ns", "ns+u"),
-        window=window,
-        bottom_fix=kind in ("rns", "vrns") if fix is None else fix,
+        window=options.window,
+        bottom_fix=kind in ("rns", "vrns") if options.bottom_fix is None else options.bottom_fix,
     )
 
 
-def _refuse(name: str, owner: str, **options: tuple[object, object]) -> None:
-    """Raise an error in one line if an option differs from its default that this model does not have."""
-    for option, (value, default) in options.items():
-        if value != default:
-            raise NdstackError(f"{option}={value} given for {name}, but it is for models with {owner} only")
+def _make_registered(name: str, kind: str, sizes: tuple[int, ...], arguments: dict[str, object]) -> Part:
+    make = find_part(kind)
+    assert make is not None
+    signature = inspect.signature(make).replace(return_annotation=inspect.Signature.empty)
+    try:
+        bound = signature.bind(*sizes, **arguments)
+    except TypeError as error:
+        raise NdstackError(
+            f"{name} cannot be built: {make.__name__}{signature}: {error}; numbers follow the name in order, "
+            "other arguments are options.arguments"
+        ) from None
+    return make(*bound.args, **bound.kwargs)
+
+
+def _refuse(name: str, parsed: ModelName, options: ModelOptions) -> None:
+    """Raise an error in one line if an option is given that this model does not have."""
+    parts: set[For] = {TRANSFORMER if parsed.transformer else RECURRENT}
+    if parsed.network:
+        parts = {REGISTERED}
+    if parsed.stack in ("sup", "sup-h"):
+        parts.add(SUPERPOSITION)
+    elif parsed.nondeterministic:
+        parts.add(NONDETERMINISTIC)
+    elif parsed.stack not in ("", "strat"):
+        parts.add(REGISTERED)
+    for option, field in ModelOptions.model_fields.items():
+        value, marks = getattr(options, option), [mark for mark in field.metadata if isinstance(mark, For)]
+        if parsed.network and option == "embedding":
+            continue
+        if parsed.network and option == "num_layers":
+            marks = [RECURRENT]
+        if value != field.get_default(call_default_factory=True) and marks and marks[0] not in parts:
+            raise NdstackError(
+                f"{option}={value} given for {name}, but it is for models with {marks[0].part} only"
+            )
 
 
 def _alphabet(language: Language | str | Iterable[str]) -> tuple[str, ...]:

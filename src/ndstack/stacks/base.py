@@ -1,7 +1,7 @@
 """The interface that all differentiable stacks share (section 3.2, the controller-stack interface).
 
-A stack is driven by its owner, a recurrent controller or a layer of stack attention. At step t the
-owner supplies raw *action logits* and, if the stack holds vectors, the vector to push; the stack
+A stack is driven by its owner, which is a recurrent controller or a layer of stack attention. At step t
+the owner supplies raw *action logits* and, if the stack holds vectors, the vector to push; the stack
 updates itself and offers a *reading* r_t of its top:
 
     s_t = Stack(s_{t-1}, a_t),      r_t = Reading(s_t).
@@ -22,10 +22,9 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.ops.lstm.weights import LSTMWeights
-from ndstack.ops.lstm.weights import cell as lstm_cell
-from ndstack.ops.runtime.autograd import in_own_precision
-from ndstack.ops.runtime.tracing import Recordable, opaque
+from ndstack.ops.runtime.autograd import opaque_in_own_precision
+from ndstack.ops.runtime.tracing import Recordable
+from ndstack.stacks.checks import check_tensors, real
 from ndstack.stacks.state import Device, State
 
 __all__ = ["PushActivation", "Stack", "State", "StateT"]
@@ -36,13 +35,8 @@ PushActivation = Literal["sigmoid", "tanh", "identity"]
 
 StateT = TypeVar("StateT", bound=State)
 
-_BUILT_ON = {
-    "log_weights": ("_drive", "_step_lstm", "_run_lstm"),
-    "_step": ("_scan", "_drive", "_step_lstm", "_run_lstm"),
-    "_drive": ("_step_lstm", "_run_lstm"),
-    "_step_lstm": ("_run_lstm",),
-}
-"""What the methods of the base class use, by which a subclass is to be judged if it has changed that."""
+_BUILT_ON = {"log_weights": ("_drive",), "_step": ("_scan", "_drive")}
+"""For each method, the methods whose faster versions do the same in another way."""
 
 
 class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
@@ -56,9 +50,10 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
             applies it, or not.
 
     Subclasses set these four and define `start`, `_step` and, where they can do better than the
-    versions here, `_scan`, `_drive`, `_step_lstm` and `_run_lstm`; and `_fits`, if what they carry has to be
-    of certain sizes. The public methods check shapes and states and bring what they are given to the dtype of
-    the state, in which all is computed, in a region of `torch.autocast` too.
+    versions here, `_scan` and `_drive`; and `_fits`, if what they carry has to be of certain sizes. The
+    public methods check shapes and states and bring what they are given to the dtype of the state, in which
+    all is computed, in a region of `torch.autocast` too. A controller that can run with a stack in one
+    operation is registered in `ndstack.nn.fused`.
     """
 
     action_size: int
@@ -67,7 +62,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
     push_activation: PushActivation = "sigmoid"
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """A class that changes what a step is inherits no faster version of what steps were before."""
+        """Make sure that a class that changes what a step is inherits no faster version of the old step."""
         super().__init_subclass__(**options)
         own = vars(cls)
         older = {name for changed, names in _BUILT_ON.items() if changed in own for name in names}
@@ -84,8 +79,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
             device: where; torch's default device if not given.
         """
 
-    @opaque
-    @in_own_precision
+    @opaque_in_own_precision
     def step(self, state: StateT, actions: Tensor, pushed: Tensor | None = None) -> StateT:
         """One step. The new reading is `new_state.reading`; the old state stays valid.
 
@@ -94,13 +88,13 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
             actions: [B, action_size], raw logits.
             pushed: [B, push_size]; None if and only if `push_size` is 0.
         """
-        self._check_state(state)
+        self.check_state(state)
         self._check(actions, pushed, (state.batch_size,), state)
         dtype = state.reading.dtype
         if actions.dtype != dtype:
-            actions = _real(actions).to(dtype)
+            actions = real(actions).to(dtype)
         if pushed is not None and pushed.dtype != dtype:
-            pushed = _real(pushed).to(dtype)
+            pushed = real(pushed).to(dtype)
         return self._step(state, actions, pushed)
 
     @property
@@ -108,8 +102,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
         """How wide the layer that drives the stack is: `action_size + push_size`."""
         return self.action_size + self.push_size
 
-    @opaque
-    @in_own_precision
+    @opaque_in_own_precision
     def drive(self, state: StateT, hidden: Tensor, weight: Tensor, bias: Tensor) -> StateT:
         """One step from the hidden state of a controller, with the layer between the two.
 
@@ -123,8 +116,8 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
             weight: [control_size, H].
             bias: [control_size].
         """
-        self._check_state(state)
-        _check_tensors(hidden, weight, bias)
+        self.check_state(state)
+        check_tensors(hidden, weight, bias)
         reading, size = state.reading, self.action_size + self.push_size
         units = hidden.shape[-1] if hidden.dim() else 0
         if (
@@ -135,7 +128,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
             raise NdstackError(
                 f"hidden state of shape {list(hidden.shape)}, weight of shape {list(weight.shape)} "
                 f"and bias of shape {list(bias.shape)} given, expected "
-                f"[{reading.shape[0]}, units], [{size}, units] and [{size}]: {self._wants()}"
+                f"[{reading.shape[0]}, units], [{size}, units] and [{size}]: {self.needs()}"
             )
         device = reading.device
         if hidden.device != device or weight.device != device or bias.device != device:
@@ -144,15 +137,14 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
                 f"but the stack is on {device}; use state.to(device)"
             )
         if hidden.dtype != reading.dtype:
-            hidden = _real(hidden).to(reading.dtype)
+            hidden = real(hidden).to(reading.dtype)
         if weight.dtype != reading.dtype:
-            weight = _real(weight).to(reading.dtype)
+            weight = real(weight).to(reading.dtype)
         if bias.dtype != reading.dtype:
-            bias = _real(bias).to(reading.dtype)
+            bias = real(bias).to(reading.dtype)
         return self._drive(state, hidden, weight, bias)
 
-    @opaque
-    @in_own_precision
+    @opaque_in_own_precision
     def scan(
         self, actions: Tensor, pushed: Tensor | None = None, state: StateT | None = None
     ) -> tuple[Tensor, StateT]:
@@ -161,86 +153,24 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
         Args:
             actions: [B, n, action_size], raw logits.
             pushed: [B, n, push_size]; None if and only if `push_size` is 0.
-            state: the stacks to go on from; fresh ones, in float32 or better, if not given.
+            state: the stacks to resume from; fresh ones, in float32 or better, if not given.
 
         Returns:
             The readings after each of the n steps, [B, n, reading_size], and the last state.
         """
-        _check_tensors(actions)
+        check_tensors(actions)
         if actions.dim() != 3:
             raise NdstackError(
                 f"actions of shape {list(actions.shape)} given, expected [batch, length, {self.action_size}]"
             )
         if state is None:
-            dtype = torch.promote_types(_real(actions).dtype, torch.float32)
+            dtype = torch.promote_types(real(actions).dtype, torch.float32)
             state = self.start(actions.shape[0], dtype=dtype, device=actions.device)
-        self._check_state(state)
+        self.check_state(state)
         self._check(actions, pushed, (state.batch_size, actions.shape[1]), state)
         dtype = state.reading.dtype
-        pushed = None if pushed is None else _real(pushed).to(dtype)
-        return self._scan(state, _real(actions).to(dtype), pushed)
-
-    @opaque
-    @in_own_precision
-    def run_lstm(
-        self,
-        inputs: Tensor,
-        weights: LSTMWeights,
-        memory: tuple[Tensor, Tensor],
-        state: StateT,
-    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], StateT]:
-        """A whole sequence with an LSTM of H units as the controller, which uses `drive`.
-
-        The same as the steps of section 3.2 one by one; but many times faster, where the stack can
-        do it all in one operation.
-
-        Args:
-            inputs: [B, n, 4H], what the input contributes to the gates, biases included.
-            weights: what the reading and the hidden state contribute, and the control layer.
-            memory: h_0 and c_0, [B, H] each.
-            state: the stacks to go on from.
-
-        Returns:
-            h_1..h_n, [B, n, H]; r_1..r_n, [B, n, reading_size]; (h_n, c_n); and the last state.
-        """
-        self._check_state(state)
-        _check_tensors(inputs, *weights, *memory)
-        batch, units = state.batch_size, memory[0].shape[-1] if memory[0].dim() else 0
-        if inputs.dim() != 3:
-            raise NdstackError(
-                f"inputs of shape {list(inputs.shape)} given, expected [{batch}, length, {4 * units}]"
-            )
-        inputs, weights, memory = self._fitting(inputs, weights, memory, state)
-        if inputs.shape[1] == 0:
-            return (
-                inputs[:, :, :units],
-                inputs.new_zeros(batch, 0, self.reading_size),
-                memory,
-                state,
-            )
-        return self._run_lstm(inputs, weights, memory, state)
-
-    @opaque
-    @in_own_precision
-    def step_lstm(
-        self, inputs: Tensor, weights: LSTMWeights, memory: tuple[Tensor, Tensor], state: StateT
-    ) -> tuple[tuple[Tensor, Tensor], StateT]:
-        """One step of `run_lstm`, for sequences that are not known beforehand.
-
-        Args:
-            inputs: [B, 4H], what the input contributes to the gates, biases included.
-            weights: what the reading and the hidden state contribute, and the control layer.
-            memory: h_{t-1} and c_{t-1}, [B, H] each.
-            state: the stacks so far.
-
-        Returns:
-            (h_t, c_t), and the new state.
-        """
-        self._check_state(state)
-        _check_tensors(inputs, *weights, *memory)
-        if inputs.dim() != 2:
-            raise NdstackError(f"inputs of shape {list(inputs.shape)} given, expected [batch, 4 * units]")
-        return self._step_lstm(*self._fitting(inputs, weights, memory, state), state)
+        pushed = None if pushed is None else real(pushed).to(dtype)
+        return self._scan(state, real(actions).to(dtype), pushed)
 
     def forward(
         self, actions: Tensor, pushed: Tensor | None = None, state: StateT | None = None
@@ -258,13 +188,6 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
             pushed = getattr(torch, self.push_activation)(pushed)
         return self._step(state, controls[:, : self.action_size], pushed)
 
-    def _step_lstm(
-        self, gates: Tensor, weights: LSTMWeights, memory: tuple[Tensor, Tensor], state: StateT
-    ) -> tuple[tuple[Tensor, Tensor], StateT]:
-        """`step_lstm` after the checks."""
-        memory = lstm_cell(gates, state.reading, *memory, weights)
-        return memory, self._drive(state, memory[0], weights.control, weights.control_bias)
-
     @abstractmethod
     def _step(self, state: StateT, actions: Tensor, pushed: Tensor | None) -> StateT:
         """`step` after the checks."""
@@ -279,26 +202,11 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
             return state.reading.new_zeros(state.batch_size, 0, self.reading_size), state
         return torch.stack(readings, dim=1), state
 
-    def _run_lstm(
-        self,
-        inputs: Tensor,
-        weights: LSTMWeights,
-        memory: tuple[Tensor, Tensor],
-        state: StateT,
-    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], StateT]:
-        """`run_lstm` after the checks, step by step."""
-        hidden, readings = [], []
-        for gates in inputs.unbind(1):
-            memory, state = self._step_lstm(gates, weights, memory, state)
-            hidden.append(memory[0])
-            readings.append(state.reading)
-        return torch.stack(hidden, dim=1), torch.stack(readings, dim=1), memory, state
-
-    def _fits(self, state: Any) -> bool:
+    def _fits(self, state: object) -> bool:
         """Whether a state, known to have a reading of the right size, is one of this stack."""
         return True
 
-    def _belongs(self, state: Any) -> bool:
+    def _belongs(self, state: object) -> bool:
         """Whether a state is one of this stack, wherever it comes from."""
         reading = getattr(state, "reading", None)
         return (
@@ -311,7 +219,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
             and self._fits(state)
         )
 
-    def _check_state(self, state: Any) -> None:
+    def check_state(self, state: object) -> None:
         """Raise an error in one line unless the state belongs to this stack."""
         if not isinstance(state, State):
             raise NdstackError(f"a {type(state).__name__} given as a state, expected what start() gives")
@@ -323,18 +231,18 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
 
     def _check(self, actions: Tensor, pushed: Tensor | None, leading: tuple[int, ...], state: State) -> None:
         """Raise an error in one line unless shapes and devices fit."""
-        _check_tensors(actions, *(() if pushed is None else (pushed,)))
+        check_tensors(actions, *(() if pushed is None else (pushed,)))
         if actions.shape != (*leading, self.action_size):
             raise NdstackError(
                 f"actions of shape {list(actions.shape)} given, expected "
-                f"{[*leading, self.action_size]}: {self._wants()}"
+                f"{[*leading, self.action_size]}: {self.needs()}"
             )
         if self.push_size and pushed is None:
-            raise NdstackError(f"no pushed vectors given: {self._wants()}")
+            raise NdstackError(f"no pushed vectors given: {self.needs()}")
         if pushed is not None and (not self.push_size or pushed.shape != (*leading, self.push_size)):
             raise NdstackError(
                 f"pushed vectors of shape {list(pushed.shape)} given, expected "
-                f"{[*leading, self.push_size] if self.push_size else None}: {self._wants()}"
+                f"{[*leading, self.push_size] if self.push_size else None}: {self.needs()}"
             )
         for name, tensor in (("actions", actions), ("pushed vectors", pushed)):
             if tensor is not None and tensor.device != state.reading.device:
@@ -343,51 +251,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
                     "use state.to(device)"
                 )
 
-    def _fitting(
-        self, inputs: Tensor, weights: LSTMWeights, memory: tuple[Tensor, Tensor], state: State
-    ) -> tuple[Tensor, LSTMWeights, tuple[Tensor, Tensor]]:
-        """What an LSTM gives, in the precision of the state; an error in one line unless all fits."""
-        reading, units = state.reading, memory[0].shape[-1] if memory[0].dim() else 0
-        controls = self.action_size + self.push_size
-        device, dtype, convert = reading.device, reading.dtype, False
-        tensors, batch = (*weights, *memory, inputs), reading.shape[0]
-        expected = (
-            *((4 * units, self.reading_size), (4 * units, units), (controls, units), (controls,)),
-            *((batch, units), (batch, units), (batch, *inputs.shape[1:-1], 4 * units)),
-        )
-        for place, tensor in enumerate(tensors):
-            if tensor.shape != expected[place]:
-                name = (*(f"{name} weights" for name in LSTMWeights._fields), "h", "c", "inputs")[place]
-                raise NdstackError(
-                    f"{name} of shape {list(tensor.shape)} given, expected {list(expected[place])} "
-                    f"for a batch of {batch} and {units} units: {self._wants()}"
-                )
-            if tensor.device != device:
-                raise NdstackError(
-                    f"the controller is on {tensor.device}, but the stack on {device}; use state.to(device)"
-                )
-            convert = convert or tensor.dtype != dtype
-        if convert:
-            weights = LSTMWeights(*(_real(tensor).to(dtype) for tensor in weights))
-            inputs, memory = _real(inputs).to(dtype), (_real(memory[0]).to(dtype), _real(memory[1]).to(dtype))
-        return inputs, weights, memory
-
-    def _wants(self) -> str:
+    def needs(self) -> str:
         """What the owner must supply, for error messages."""
         pushed = f"{self.push_size} pushed numbers" if self.push_size else "no pushed vector"
-        return f"{type(self).__name__} takes {self.action_size} action logits and {pushed} a step"
-
-
-def _check_tensors(*given: Any) -> None:
-    """Raise an error in one line unless these are ordinary tensors."""
-    for tensor in given:
-        if not isinstance(tensor, Tensor):
-            raise NdstackError(f"a {type(tensor).__name__} given, expected a tensor; use torch.as_tensor")
-        if tensor.layout is not torch.strided:
-            raise NdstackError(f"a tensor of layout {tensor.layout} given; use .to_dense()")
-
-
-def _real(tensor: Tensor) -> Tensor:
-    if tensor.is_complex():
-        raise NdstackError(f"a tensor of {tensor.dtype} given, expected real numbers")
-    return tensor
+        return f"{type(self).__name__} takes {self.action_size} action logits and {pushed} per step"

@@ -18,38 +18,31 @@ first, are done by the compiled kernels on the CPU.
 from __future__ import annotations
 
 import dataclasses
-import math
-import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError, check_size
+from ndstack.errors import check_size
 from ndstack.functional.nondeterministic import attended
-from ndstack.ops.fused.nondeterministic import Driven
-from ndstack.ops.fused.nondeterministic import run as run_lstm
-from ndstack.ops.lstm.weights import LSTMWeights
-from ndstack.ops.nondeterministic.cpu.carried import (
-    Memory,
-    Place,
+from ndstack.ops.nondeterministic import (
+    Chart,
+    History,
+    Setting,
+    action_sizes,
     advance,
-    lost_too_much,
-    settled,
-    start,
-    with_room,
+    invalidate_together,
+    run_steps,
+    scan,
+    start_chart,
 )
-from ndstack.ops.nondeterministic.cpu.step_loops import UNTRUSTED
-from ndstack.ops.nondeterministic.invalid import invalidate_together
-from ndstack.ops.nondeterministic.scan import Setting, action_sizes, in_log_space, scan
 from ndstack.ops.runtime.tracing import refuse_transforms
 from ndstack.stacks.base import Stack, State
-from ndstack.stacks.charts import charts_fit, joined
 
 
 def compiled(weights: Tensor) -> bool:
-    """Whether whole sequences of such weights are done by the compiled kernels."""
+    """Whether whole sequences of such weights are done by compiled code."""
     return weights.is_cpu
 
 
@@ -62,18 +55,16 @@ class NondeterministicState(State):
             first of all is the bottom's. None if the stack holds symbols only.
         history: the log weights of all steps so far, in chunks [B, n, A] or steps [B, A]; empty if
             there have been too many.
-        memory: the charts; empty if they are not needed yet.
-        place: where in the memory they are.
+        chart: Lang's chart; None if it is not needed yet.
         time: the number of steps so far.
     """
 
     vectors: Tensor | None
-    history: tuple[Tensor, ...]
-    memory: Memory
-    place: Place | None
+    history: History
+    chart: Chart | None
     time: int
 
-    keeps_dtype: ClassVar[frozenset[str]] = frozenset({"memory"})
+    keeps_dtype: ClassVar[frozenset[str]] = frozenset({"chart"})
 
     @property
     def complete(self) -> bool:
@@ -82,17 +73,18 @@ class NondeterministicState(State):
 
     def settled(self) -> Self:
         """The same state, all tensors of which are ordinary ones in the graph of derivatives."""
-        if self.place is None or self.place.tape is None:
+        if self.chart is None or self.chart.chain is None:
             return self
-        memory, place = settled(self.memory, self.place)
-        return dataclasses.replace(self, memory=memory, place=place)
+        return dataclasses.replace(self, chart=self.chart.settle())
 
     def __getstate__(self) -> dict[str, object]:
-        return vars(self.settled())  # a tape knows addresses, which mean nothing elsewhere
+        return vars(self.settled())  # a chain knows addresses, which mean nothing elsewhere
 
     def _map(self, change: Callable[[Tensor], Tensor], *, spared: bool = False) -> Self:
-        own = self.settled()
-        return super(NondeterministicState, own)._map(change, spared=spared)
+        new = super()._map(change, spared=spared)
+        if self.chart is None or spared:
+            return new
+        return dataclasses.replace(new, chart=self.chart.map(change))
 
 
 class Nondeterministic(Stack[NondeterministicState]):
@@ -161,7 +153,7 @@ class Nondeterministic(Stack[NondeterministicState]):
             vectors = torch.sigmoid(self.bottom).to(first).expand(batch_size, 1, -1)
             attention = first[..., None]
         reading = self._reading(first, attention, vectors)[:, 0]
-        return NondeterministicState(reading, vectors, (), (), None, 0)
+        return NondeterministicState(reading, vectors, (), None, 0)
 
     def log_weights(self, actions: Tensor) -> Tensor:
         """The log weights that action logits [..., action_size] stand for, flattened alike."""
@@ -175,9 +167,31 @@ class Nondeterministic(Stack[NondeterministicState]):
         shares = torch.split(weights, widths, -1)
         return torch.cat([share.flatten(-2) for share in shares], -1)
 
-    def _fits(self, state: Any) -> bool:
-        automaton = (self.states, self.symbols, self.window or 0, self.bottom_fix)
-        return isinstance(state, NondeterministicState) and charts_fit(state, automaton, self.vector_size)
+    def _fits(self, state: object) -> bool:
+        if not isinstance(state, NondeterministicState):
+            return False
+        held: tuple[object, ...] = (
+            state.history,
+            state.time,
+            state.chart,
+            state.vectors,
+        )  # by hand or from a file
+        history, time, chart, vectors = held
+        if not isinstance(history, tuple) or type(time) is not int or time < 0:
+            return False
+        if chart is not None:
+            automaton = (self.states, self.symbols, self.window or 0, self.bottom_fix)
+            if not isinstance(chart, Chart):
+                return False
+            if not chart.fits(automaton, state.batch_size, state.reading.device) or chart.time > time:
+                return False
+            if self.window is None and chart.time < time:
+                return False
+            time = chart.time
+        if self.vector_size is None or not isinstance(vectors, Tensor):
+            return vectors is None and self.vector_size is None
+        here = vectors.device == state.reading.device
+        return here and vectors.shape == (state.batch_size, time + 1, self.vector_size)
 
     def _step(
         self, state: NondeterministicState, actions: Tensor, pushed: Tensor | None
@@ -203,20 +217,18 @@ class Nondeterministic(Stack[NondeterministicState]):
             state: the stacks so far.
             given: log weights [B, A]; or hidden states [B, H], of which the layer makes such.
         """
-        memory, place, time = state.memory, state.place, state.time + 1
+        chart, time = state.chart, state.time + 1
         simple = self.vector_size is None and self.read_states and self.window is None
-        if not simple or not given.is_cpu or (place is None and time > 1):
+        if not simple or not given.is_cpu or (chart is None and time > 1):
             return None
-        if place is None:
-            memory, place = self._fresh(state.batch_size, 1, given.dtype)
-        if not state.complete or memory[0].dtype != given.dtype:
+        if chart is None:
+            chart = start_chart(self.setting(), state.batch_size, 1, given.dtype)
+        if not state.complete or chart.dtype != given.dtype:
             return None
-        done = advance(*with_room(memory, place, 1), given, layer, False, None)
-        if done.call.all_sure:
-            history = (*state.history, done.actions)
-            return NondeterministicState(done.reading, None, history, done.memory, done.place, time)
-        weights = done.actions[:, None]
-        return self._carry_on(dataclasses.replace(state, memory=(), place=None), weights, None)[1]
+        done = advance(chart, given, layer)
+        if done.all_trusted:
+            return NondeterministicState(done.reading, None, (*state.history, done.actions), done.chart, time)
+        return self._carry_on(dataclasses.replace(state, chart=None), done.actions[:, None], None)[1]
 
     def _scan(
         self, state: NondeterministicState, actions: Tensor, pushed: Tensor | None
@@ -233,84 +245,6 @@ class Nondeterministic(Stack[NondeterministicState]):
             readings.append(reading)
         return readings[0] if len(readings) == 1 else torch.cat(readings, 1), state
 
-    def _run_lstm(
-        self,
-        inputs: Tensor,
-        weights: LSTMWeights,
-        memory: tuple[Tensor, Tensor],
-        state: NondeterministicState,
-    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], NondeterministicState]:
-        state = state.settled()
-        tensors = (inputs, *weights, *memory, state.reading)
-        same = all(tensor.dtype == inputs.dtype for tensor in tensors) and inputs.device.type == "cpu"
-        linked = bool(state.memory) and state.memory[6].requires_grad
-        if not same or linked or (state.time and not state.memory):
-            return super()._run_lstm(inputs, weights, memory, state)
-        driven = self._drive_all(inputs, weights, memory, state)
-        hidden, readings, last, actions = (
-            part.to(inputs.dtype)
-            for part in (driven.hidden, driven.readings, driven.last_cell, driven.actions)
-        )
-        history = (*state.history, actions) if state.complete else ()
-        time = state.time + inputs.shape[1]
-        if self.window is not None and time > max(256, 4 * self.window):
-            history = ()
-        vectors = None if self.vector_size is None else driven.vectors.to(inputs.dtype)
-        if not state.complete or driven.ok.all():
-            new = NondeterministicState(readings[:, -1], vectors, history, driven.memory, driven.place, time)
-            return hidden, readings, (hidden[:, -1], last), new
-        if state.time:
-            return super()._run_lstm(inputs, weights, memory, state)
-        rows = (~driven.ok).nonzero().squeeze(-1)
-        wide = [tensor[rows].double() for tensor in (inputs, *memory)]
-        again = self._run_lstm if inputs.dtype == torch.float32 else super()._run_lstm
-        better = again(
-            wide[0],
-            LSTMWeights(*(weight.double() for weight in weights)),
-            (wide[1], wide[2]),
-            self.start(len(rows), dtype=torch.float64),
-        )
-
-        def replaced(tensor: Tensor, part: Tensor) -> Tensor:
-            return tensor.index_copy(0, rows, part.to(tensor.dtype))
-
-        hidden, readings = replaced(hidden, better[0]), replaced(readings, better[1])
-        actions = replaced(actions, joined(better[3].history, len(rows), self.action_size, time))
-        if vectors is not None and better[3].vectors is not None:
-            vectors = replaced(vectors, better[3].vectors)
-        new = NondeterministicState(readings[:, -1], vectors, (actions,), (), None, time)
-        return hidden, readings, (hidden[:, -1], replaced(last, better[2][1])), new
-
-    def _drive_all(
-        self,
-        inputs: Tensor,
-        weights: LSTMWeights,
-        memory: tuple[Tensor, Tensor],
-        state: NondeterministicState,
-    ) -> Driven:
-        """A whole sequence of controller and stacks in one operation."""
-        steps, batch = inputs.shape[1], state.batch_size
-        dtype = inputs.dtype if self.window is None else torch.float64
-        charts, place = state.memory, state.place
-        if place is None:
-            charts, place = self._fresh(batch, steps, dtype)
-        dtype = charts[0].dtype
-        charts, place = with_room(charts, place, steps)
-        vectors = inputs.new_zeros(batch, place.time + 1, 0)
-        if state.vectors is not None:
-            vectors = state.vectors[:, -(place.time + 1) :]
-        return run_lstm(
-            inputs.to(dtype),
-            LSTMWeights(*(weight.to(dtype) for weight in weights)),
-            (memory[0].to(dtype), memory[1].to(dtype), state.reading.to(dtype)),
-            vectors.to(dtype),
-            charts,
-            place,
-            normalized=self.normalized,
-            by_state=self.read_states,
-            limit=None if state.complete else math.inf,
-        )
-
     def _carry_on(
         self, state: NondeterministicState, weights: Tensor, pushed: Tensor | None
     ) -> tuple[Tensor, NondeterministicState]:
@@ -319,80 +253,31 @@ class Nondeterministic(Stack[NondeterministicState]):
         if pushed is not None:
             weights, pushed = invalidate_together(weights, pushed)
         steps, time = weights.shape[1], state.time + weights.shape[1]
-        history = (*state.history, weights) if state.complete else ()
         vectors = state.vectors
         if vectors is not None and pushed is not None:
             vectors = torch.cat([vectors, pushed], 1)
-        memory: Memory = ()
-        place = attention = None
+        chart = attention = None
         if steps > 1 and state.time == 0 and not compiled(weights):
-            reading, attention = scan(weights, self._setting("portable"))
+            reading, attention = scan(weights, self.setting("portable"))
         else:
-            reading, attention, memory, place = self._by_chart(state, weights, history)
+            known = state.history if state.complete else None
+            reading, attention, chart = run_steps(self.setting(), state.chart, state.time, known, weights)
             if vectors is not None:
-                vectors = vectors[:, -(place.time + 1) :]
-            if self.window is not None and time > max(256, 4 * self.window):
-                history = ()
+                vectors = vectors[:, -(chart.time + 1) :]
         shown = self._reading(reading, attention, vectors)
-        new = NondeterministicState(shown[:, -1], vectors, history, memory, place, time)
-        return shown, new
+        history = self.remembered(state, weights, chart is not None)
+        return shown, NondeterministicState(shown[:, -1], vectors, history, chart, time)
 
-    def _setting(self, backend: str) -> Setting:
+    def remembered(self, state: NondeterministicState, weights: Tensor, may_forget: bool = True) -> History:
+        """The history after some steps [B, n, A]; empty once a windowed stack has had too many."""
+        time = state.time + weights.shape[1]
+        forgets = may_forget and self.window is not None and time > max(256, 4 * self.window)
+        return (*state.history, weights) if state.complete and not forgets else ()
+
+    def setting(self, backend: str = "cpu") -> Setting:
+        """What a backend is told."""
         attend = self.vector_size is not None
         return Setting(self.states, self.symbols, self.window, self.bottom_fix, backend, attend)
-
-    def _by_chart(
-        self, state: NondeterministicState, weights: Tensor, history: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor | None, Memory, Place]:
-        """The steps by the compiled backend, on the CPU wherever the weights are."""
-        dtype = weights.dtype if self.window is None else torch.float64
-        if weights.is_meta:
-            raise NdstackError("steps of a nondeterministic stack need numbers, but the tensors are on meta")
-        memory, place = tuple(part.cpu() for part in state.memory), state.place
-        if place is None:
-            memory, place = self._fresh(state.batch_size, state.time + weights.shape[1], dtype)
-            if state.time:
-                past = joined(state.history, state.batch_size, self.action_size, state.time).cpu()
-                *_, memory, place = self._advance(memory, place, past, state.history)
-        reading, attention, memory, place = self._advance(memory, place, weights.cpu(), history)
-        attention = None if attention is None else attention.to(weights)
-        return reading.to(weights), attention, memory, place
-
-    def _fresh(self, batch: int, steps: int, dtype: torch.dtype) -> tuple[Memory, Place]:
-        band, dtype = self.window or 0, torch.promote_types(dtype, torch.float32)
-        return start(batch, self.states, self.symbols, band, self.bottom_fix, steps, dtype)
-
-    def _advance(
-        self, memory: Memory, place: Place, weights: Tensor, history: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor | None, Memory, Place]:
-        """Steps of the charts; in float64 or by the log-space reference where they may be wrong."""
-        steps, attend, dtype = weights.shape[1], self.vector_size is not None, memory[0].dtype
-        limit = None if history else math.inf
-        given = weights.to(dtype)
-        done = advance(*with_room(memory, place, steps), given, None, attend, limit)
-        reading, attention, _, call, memory, place = done
-        if not history and lost_too_much(memory):
-            warnings.warn(
-                "weights so far apart that float64 loses runs of the nondeterministic stack; "
-                "readings may be inaccurate",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        if not history or call.all_sure:
-            return reading, attention, memory, place
-        past = joined(history, len(weights), self.action_size).to("cpu", torch.float64)
-        if dtype == torch.float32:
-            memory, place = self._fresh(past.shape[0], past.shape[1], torch.float64)
-            reading, attention, memory, place = self._advance(memory, place, past, history)
-            attention = None if attention is None else attention[:, -steps:]
-            return reading[:, -steps:], attention, memory, place
-        rows = torch.from_numpy(call.sure == UNTRUSTED).nonzero().squeeze(-1)
-        better, places = in_log_space(past[rows], self._setting("reference"))
-        reading = reading.index_copy(0, rows, better[:, -steps:])
-        if attention is not None:
-            kept = places[:, -steps:, :, -attention.shape[-1] :]
-            attention = attention.index_copy(0, rows, kept)
-        return reading, attention, memory, place
 
     def _reading(self, probability: Tensor, attention: Tensor | None, vectors: Tensor | None) -> Tensor:
         """The readings [B, n, R] from probabilities [B, n, K] and, with vectors, the attention."""

@@ -57,13 +57,13 @@ class Several(Stack[SeveralState]):
         """All stacks before the first step."""
         return _join(stack.start(batch_size, dtype=dtype, device=device) for stack in self._all())
 
-    def _fits(self, state: Any) -> bool:
-        own = getattr(state, "states", None)
-        if not isinstance(state, SeveralState) or not isinstance(own, tuple) or len(own) != len(self.stacks):
+    def _fits(self, state: object) -> bool:
+        if not isinstance(state, SeveralState) or not isinstance(state.states, tuple):
+            return False
+        if len(state.states) != len(self.stacks):
             return False
         parts = zip(self._all(), state.states, strict=True)
-        batch: int = state.batch_size
-        return all(stack._belongs(own) and own.batch_size == batch for stack, own in parts)
+        return all(stack._belongs(own) and own.batch_size == state.batch_size for stack, own in parts)
 
     def _step(self, state: SeveralState, actions: Tensor, pushed: Tensor | None) -> SeveralState:
         parts = zip(self._all(), state.states, *self._split(actions, pushed), strict=True)

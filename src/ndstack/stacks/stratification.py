@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ndstack.errors import check_size
-from ndstack.ops.lstm.weights import LSTMWeights
-from ndstack.ops.runtime.autograd import compilable
-from ndstack.ops.stratification import naive as kernel
+from ndstack.ops import stratification as operation
 from ndstack.stacks.base import Stack, State
-from ndstack.stacks.fitting import is_like
+from ndstack.stacks.checks import is_like
 from ndstack.stacks.state import Device
 
 
@@ -51,7 +48,7 @@ class Stratification(Stack[StratificationState]):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.push_size = self.reading_size = check_size("size", size)
+        self.size = self.push_size = self.reading_size = check_size("size", size)
 
     def start(
         self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None
@@ -62,20 +59,21 @@ class Stratification(Stack[StratificationState]):
             torch.empty(batch_size, 0, 1 + self.push_size, dtype=dtype, device=device),
         )
 
-    def _fits(self, state: Any) -> bool:
-        shape = (state.batch_size, None, 1 + self.push_size)
-        return isinstance(state, StratificationState) and is_like(state.elements, state.reading, *shape)
+    def _fits(self, state: object) -> bool:
+        if not isinstance(state, StratificationState):
+            return False
+        return is_like(state.elements, state.reading, state.batch_size, None, 1 + self.push_size)
 
     def _step(
         self, state: StratificationState, actions: Tensor, pushed: Tensor | None
     ) -> StratificationState:
         assert pushed is not None
-        return StratificationState(*kernel.step(state.elements, actions, pushed))
+        return StratificationState(*operation.step(state.elements, actions, pushed))
 
     def _drive(
         self, state: StratificationState, hidden: Tensor, weight: Tensor, bias: Tensor
     ) -> StratificationState:
-        return StratificationState(*kernel.step_from_hidden(state.elements, hidden, weight, bias))
+        return StratificationState(*operation.step_from_hidden(state.elements, hidden, weight, bias))
 
     def _scan(
         self, state: StratificationState, actions: Tensor, pushed: Tensor | None
@@ -84,38 +82,9 @@ class Stratification(Stack[StratificationState]):
         if actions.shape[1] == 0:
             return pushed, state
         vectors = torch.cat([state.vectors, pushed], dim=1)
-        readings, strengths = kernel.scan(state.strengths, actions, vectors, logits=True)
+        readings, strengths = operation.scan(state.strengths, actions, vectors, logits=True)
         elements = torch.cat([strengths[:, :, None], vectors], dim=2)
         return readings, StratificationState(readings[:, -1], elements)
-
-    def _step_lstm(
-        self,
-        gates: Tensor,
-        weights: LSTMWeights,
-        memory: tuple[Tensor, Tensor],
-        state: StratificationState,
-    ) -> tuple[tuple[Tensor, Tensor], StratificationState]:
-        if not compilable(gates):
-            return super()._step_lstm(gates, weights, memory, state)
-        hidden, cell, *new = kernel.step_lstm(gates, weights, memory, state.reading, state.elements)
-        return (hidden, cell), StratificationState(*new)
-
-    def _run_lstm(
-        self,
-        inputs: Tensor,
-        weights: LSTMWeights,
-        memory: tuple[Tensor, Tensor],
-        state: StratificationState,
-    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], StratificationState]:
-        if not compilable(inputs):
-            return super()._run_lstm(inputs, weights, memory, state)
-        from ndstack.ops.fused import stratification as stratification_lstm
-
-        hidden, readings, cell, elements = stratification_lstm.run(
-            inputs, weights, *memory, state.reading, state.elements
-        )
-        new_state = StratificationState(readings[:, -1], elements)
-        return hidden, readings, (hidden[:, -1], cell), new_state
 
     def extra_repr(self) -> str:
         """The argument, for printing."""

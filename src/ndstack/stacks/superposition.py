@@ -11,17 +11,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError, check_size
-from ndstack.ops.lstm.weights import LSTMWeights
-from ndstack.ops.runtime.autograd import compilable
-from ndstack.ops.superposition import naive as kernel
+from ndstack.ops import superposition as operation
 from ndstack.stacks.base import Stack, State
-from ndstack.stacks.fitting import is_like
+from ndstack.stacks.checks import is_like
 from ndstack.stacks.state import Device
 
 
@@ -42,7 +39,7 @@ class Superposition(Stack[SuperpositionState]):
     zeros; popping an empty stack leaves it empty.
 
     Args:
-        size: of the vectors; or a sequence, one size for each of several stacks.
+        sizes: the size of the vectors; or a sequence, one size for each of several stacks.
         depth: the greatest number of elements; a push onto a full stack drops the bottom one.
             None for no limit.
         synchronized: let several stacks share one set of actions.
@@ -51,11 +48,11 @@ class Superposition(Stack[SuperpositionState]):
     push_activation = "sigmoid"
 
     def __init__(
-        self, size: int | Sequence[int], depth: int | None = None, *, synchronized: bool = False
+        self, sizes: int | Sequence[int], depth: int | None = None, *, synchronized: bool = False
     ) -> None:
         super().__init__()
-        sizes = size if isinstance(size, Sequence) and not isinstance(size, str) else (size,)
-        self.sizes = tuple(check_size("size", one) for one in sizes)
+        each = sizes if isinstance(sizes, Sequence) and not isinstance(sizes, str) else (sizes,)
+        self.sizes = tuple(check_size("size", one) for one in each)
         if not self.sizes:
             raise NdstackError("no sizes given, expected one for each of one or more stacks")
         self.depth = None if depth is None else check_size("depth", depth)
@@ -64,7 +61,7 @@ class Superposition(Stack[SuperpositionState]):
         self.push_size = self.reading_size = sum(self.sizes)
         # Synchronised stacks are one stack of longer vectors.
         self._sizes = (self.push_size,) if synchronized else self.sizes
-        self._even = min(self._sizes) == max(self._sizes)
+        self.even = min(self._sizes) == max(self._sizes)
 
     def start(
         self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None
@@ -75,7 +72,7 @@ class Superposition(Stack[SuperpositionState]):
             torch.empty(batch_size, len(self._sizes), 0, max(self._sizes), dtype=dtype, device=device),
         )
 
-    def _fits(self, state: Any) -> bool:
+    def _fits(self, state: object) -> bool:
         if not isinstance(state, SuperpositionState):
             return False
         shape = (state.batch_size, len(self._sizes), None, max(self._sizes))
@@ -85,19 +82,19 @@ class Superposition(Stack[SuperpositionState]):
 
     def _step(self, state: SuperpositionState, actions: Tensor, pushed: Tensor | None) -> SuperpositionState:
         assert pushed is not None
-        if not self._even:
+        if not self.even:
             pushed = self._split(pushed).flatten(1)
-        reading, cells = kernel.step(state.cells, actions, pushed, self.depth)
-        if not self._even:
+        reading, cells = operation.step(state.cells, actions, pushed, self.depth)
+        if not self.even:
             reading = self._join(reading.view(-1, len(self._sizes), max(self._sizes)))
         return SuperpositionState(reading, cells)
 
     def _drive(
         self, state: SuperpositionState, hidden: Tensor, weight: Tensor, bias: Tensor
     ) -> SuperpositionState:
-        if not self._even:
+        if not self.even:
             return super()._drive(state, hidden, weight, bias)
-        return SuperpositionState(*kernel.step_from_hidden(state.cells, hidden, weight, bias, self.depth))
+        return SuperpositionState(*operation.step_from_hidden(state.cells, hidden, weight, bias, self.depth))
 
     def _scan(
         self, state: SuperpositionState, actions: Tensor, pushed: Tensor | None
@@ -107,7 +104,7 @@ class Superposition(Stack[SuperpositionState]):
         if n == 0:
             return pushed, state
         rows = batch * stacks
-        readings, cells = kernel.scan(
+        readings, cells = operation.scan(
             state.cells.reshape(rows, height, size),
             actions.reshape(batch, n, stacks, 3).transpose(1, 2).reshape(rows, n, 3),
             self._split(pushed).transpose(1, 2).reshape(rows, n, size),
@@ -118,39 +115,10 @@ class Superposition(Stack[SuperpositionState]):
         cells = cells.view(batch, stacks, cells.shape[1], size)
         return joined, SuperpositionState(joined[:, -1], cells)
 
-    def _step_lstm(
-        self,
-        gates: Tensor,
-        weights: LSTMWeights,
-        memory: tuple[Tensor, Tensor],
-        state: SuperpositionState,
-    ) -> tuple[tuple[Tensor, Tensor], SuperpositionState]:
-        if not self._even or not compilable(gates):
-            return super()._step_lstm(gates, weights, memory, state)
-        hidden, cell, *new = kernel.step_lstm(gates, weights, memory, state.reading, state.cells, self.depth)
-        return (hidden, cell), SuperpositionState(*new)
-
-    def _run_lstm(
-        self,
-        inputs: Tensor,
-        weights: LSTMWeights,
-        memory: tuple[Tensor, Tensor],
-        state: SuperpositionState,
-    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], SuperpositionState]:
-        if not self._even or not compilable(inputs):
-            return super()._run_lstm(inputs, weights, memory, state)
-        from ndstack.ops.fused import superposition as superposition_lstm
-
-        hidden, readings, cell, cells = superposition_lstm.run(
-            inputs, weights, *memory, state.reading, state.cells, self.depth
-        )
-        new_state = SuperpositionState(readings[:, -1], cells)
-        return hidden, readings, (hidden[:, -1], cell), new_state
-
     def _split(self, pushed: Tensor) -> Tensor:
         """[..., sum of sizes] to [..., G, largest size], filled up with zeros."""
         size = max(self._sizes)
-        if self._even:
+        if self.even:
             return pushed.reshape(*pushed.shape[:-1], len(self._sizes), size)
         parts = [
             torch.nn.functional.pad(pushed[..., end - own : end], (0, size - own))
@@ -160,7 +128,7 @@ class Superposition(Stack[SuperpositionState]):
 
     def _join(self, readings: Tensor) -> Tensor:
         """[..., G, largest size] to [..., sum of sizes]."""
-        if self._even:
+        if self.even:
             return readings.reshape(*readings.shape[:-2], self.push_size)
         parts = [readings[..., stack, :own] for stack, own in enumerate(self._sizes)]
         return torch.cat(parts, dim=-1)

@@ -1,4 +1,4 @@
-"""Natural language (chapters 7, 9): corpora, truncated BPTT, perplexity, surprisals, generalization."""
+"""Natural language (chapters 7 and 9): corpora, truncated BPTT, perplexity, surprisals, generalization."""
 
 from ndstack.text.batches import Batch, Sentences, Stream
 from ndstack.text.corpus import Corpus, read_corpus

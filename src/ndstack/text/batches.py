@@ -1,9 +1,9 @@
 """Batches of a corpus: chunks of a folded stream (truncated BPTT, section 7.1), or whole sentences.
 
-A stream of N tokens is folded into B rows, each a contiguous part of it: the first N mod B rows have one
+A stream of N tokens is folded into B rows, which are contiguous parts of it; the first N mod B rows have one
 token more than the others. Chunk k covers columns kL..(k+1)L of all rows. Every token is a target exactly
-once; what is read at a target's place is the token before it in the stream, for the very first one `<eos>`.
-Where the last column is too short for all rows, the rest has the target `IGNORED`.
+once, and the input for it is the token before it in the stream; the input for the first token is `<eos>`.
+Rows that have no token in the last column have the target `IGNORED` there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ndstack.text.corpus import Tokens
 
 
 class Batch(NamedTuple):
-    """What is read and what is to be predicted."""
+    """The inputs and targets of one training step."""
 
     inputs: Tensor
     """[B, n]."""
@@ -31,7 +31,7 @@ class Batch(NamedTuple):
     """[B, n]: the token after each of the inputs, or `IGNORED`."""
 
     tokens: int
-    """How many targets are scored, in all rows of the batch, also those of other processes."""
+    """The number of targets that are scored in all rows of the batch, including those of other processes."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -39,10 +39,10 @@ class Stream:
     """A stream folded into rows.
 
     Attributes:
-        tokens: the whole of it.
-        end: the index of `<eos>`, read before the first token.
-        rows: B; if there are fewer tokens, so many rows.
-        length: L, the number of steps in a chunk.
+        tokens: the whole stream.
+        end: the index of `<eos>`, the input for the first token.
+        rows: B, or the number of tokens if that is smaller.
+        length: L, the number of steps per chunk.
     """
 
     tokens: Tokens
@@ -59,7 +59,7 @@ class Stream:
         object.__setattr__(self, "rows", min(self.rows, len(self.tokens)))
 
     def __len__(self) -> int:
-        """The number of chunks."""
+        """Return the number of chunks."""
         return -(-self._columns // self.length)
 
     @property
@@ -67,12 +67,12 @@ class Stream:
         return -(-len(self.tokens) // self.rows)
 
     def chunk(self, number: int, process: int = 0, processes: int = 1) -> Batch:
-        """A chunk of all rows, or of a process's share of them.
+        """Return a chunk of all rows, or of the rows of one process.
 
         Args:
-            number: from 0 on.
-            process: which of the processes.
-            processes: among how many the rows are shared.
+            number: the number of the chunk, from 0.
+            process: the number of the process, from 0.
+            processes: the number of processes among which the rows are divided.
         """
         if not 0 <= number < len(self):
             raise NdstackError(f"chunk {number} asked for, expected 0 to {len(self) - 1}")
@@ -94,13 +94,13 @@ class Stream:
         return Batch(torch.from_numpy(inputs), torch.from_numpy(targets), tokens)
 
     def chunks(self, first: int = 0, process: int = 0, processes: int = 1) -> Iterator[Batch]:
-        """The chunks from `first` on."""
+        """Yield the chunks beginning with number `first`."""
         for number in range(first, len(self)):
             yield self.chunk(number, process, processes)
 
 
 def rows_of_process(rows: int, process: int, processes: int) -> tuple[int, int]:
-    """The rows first..last-1 that a process does."""
+    """Return the range first..last-1 of the rows of one process."""
     if rows < processes:
         raise NdstackError(f"{rows} rows for {processes} processes given, expected one row each or more")
     return rows * process // processes, rows * (process + 1) // processes
@@ -109,14 +109,14 @@ def rows_of_process(rows: int, process: int, processes: int) -> tuple[int, int]:
 class Sentences:
     """Whole lines in batches of similar lengths, for networks that read sentence by sentence.
 
-    Sentences are sorted by length (equal ones stay in the order of the text) and cut into batches of at most
-    `places` places, `<eos>` included; longer ones are a batch of their own. An input begins with `<eos>`, the
-    targets end with it, and what a shorter sentence lacks is read as index 0 and not scored.
+    Sentences are sorted by length (those of equal length stay in the order of the text) and divided into
+    batches of at most `places` places, `<eos>` included; a longer sentence is a batch by itself. Inputs begin
+    with `<eos>` and targets end with it. Shorter sentences are padded with index 0, which is not scored.
 
     Args:
         tokens: the stream.
         end: the index of `<eos>`.
-        places: B x n of a batch at most.
+        places: the largest B x n of a batch.
     """
 
     def __init__(self, tokens: Tokens, end: int, places: int = 32 * 35) -> None:
@@ -132,11 +132,11 @@ class Sentences:
         self.bounds = _cut(self.ends - self.starts, places)
 
     def __len__(self) -> int:
-        """The number of batches."""
+        """Return the number of batches."""
         return len(self.bounds) - 1
 
     def batch(self, number: int, process: int = 0, processes: int = 1) -> Batch:
-        """A batch, or a process's share of its sentences (which may be none)."""
+        """Return a batch, or the sentences of it that belong to one process, of which there may be none."""
         low, high = self.bounds[number], self.bounds[number + 1]
         first, last = (low + (high - low) * part // processes for part in (process, process + 1))
         width = int(self.ends[high - 1] - self.starts[high - 1])
@@ -153,7 +153,7 @@ class Sentences:
 
 
 def _ends(tokens: Tokens, end: int, block: int = 1 << 22) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The places after each `<eos>`."""
+    """Return the position after each `<eos>`."""
     found = [
         np.flatnonzero(tokens[first : first + block] == end) + first + 1
         for first in range(0, len(tokens), block)
@@ -162,7 +162,7 @@ def _ends(tokens: Tokens, end: int, block: int = 1 << 22) -> np.ndarray[tuple[in
 
 
 def _cut(lengths: np.ndarray[tuple[int], np.dtype[np.int64]], places: int) -> list[int]:
-    """Where batches of sentences sorted by length begin and end."""
+    """Return the bounds of the batches of sentences, which are sorted by length."""
     bounds = [0]
     for index, length in enumerate(lengths.tolist()):
         if index > bounds[-1] and (index + 1 - bounds[-1]) * length > places:

@@ -1,14 +1,14 @@
-"""Corpora: tokenised text as indices in files that are mapped into memory, never read whole.
+"""Corpora: tokenised text as indices in files that are mapped into memory and never read as a whole.
 
 A corpus is a folder:
 
-    header.json        counts and corpus_checksums, see `CorpusHeader`
-    vocabulary.txt     one word a line, the commonest first; `<eos>`, not listed, is the index after the last
-    train.tokens       the indices, `<eos>` after every line, little-endian, 2 bytes each (4 if need be)
+    header.json        counts and checksums, see `CorpusHeader`
+    vocabulary.txt     one word per line, the most frequent first; `<eos>`, not listed, has the next index
+    train.tokens       the indices, `<eos>` after every line, little-endian, 2 bytes each (4 if necessary)
     valid.tokens, test.tokens
 
-Sizes, the header and the vocabulary are checked whenever a corpus is opened. So are, unless that is declined,
-the corpus_checksums of the token files, which takes a second per gigabyte and constant memory.
+Sizes, the header and the vocabulary are checked whenever a corpus is opened. By default, the checksums of the
+token files are checked as well, which takes a second per gigabyte and constant memory.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
 from ndstack import files
-from ndstack.errors import DatasetError, first_problem
+from ndstack.errors import DatasetError
 from ndstack.text.vocabulary import END, Vocabulary
 
 SplitName = Literal["train", "valid", "test"]
 Tokenize = Literal["spaces", "words"]
-"""What separates words; see `ndstack.text.lines.separate`."""
+"""How words are separated; see `ndstack.text.lines.separate`."""
 SPLITS: tuple[SplitName, ...] = ("train", "valid", "test")
 HEADER = "header.json"
 WORDS = "vocabulary.txt"
@@ -38,20 +38,20 @@ Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
 
 
 class Split(BaseModel):
-    """What the header says of one part."""
+    """The description of one part in the header."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     tokens: NonNegativeInt
-    """`<eos>` included."""
+    """The number of tokens, `<eos>` included."""
     lines: NonNegativeInt
     unknown: NonNegativeInt
-    """How many tokens are `<unk>`."""
+    """The number of tokens that are `<unk>`."""
     sha256: str
 
 
 class CorpusHeader(BaseModel):
-    """What `header.json` says."""
+    """The content of `header.json`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -61,7 +61,7 @@ class CorpusHeader(BaseModel):
     """The size of the vocabulary, `<eos>` included."""
     vocabulary_sha256: str
     tokenize: Tokenize | None = None
-    """What separated words when it was prepared; None if that was not recorded, as in older corpora."""
+    """How words were separated; None if that was not recorded, as in older corpora."""
     splits: dict[SplitName, Split]
 
 
@@ -70,10 +70,10 @@ class Corpus:
     """A corpus that has been opened.
 
     Attributes:
-        folder: where it is.
-        header: what it says of itself.
+        folder: its folder.
+        header: its header.
         vocabulary: its words.
-        splits: the tokens of each part, mapped.
+        splits: the tokens of each part, mapped into memory.
     """
 
     folder: Path
@@ -82,7 +82,7 @@ class Corpus:
     splits: dict[str, Tokens]
 
     def __getitem__(self, split: str) -> Tokens:
-        """The tokens of a part: "train", "valid" or "test"."""
+        """Return the tokens of a part: "train", "valid" or "test"."""
         if split not in self.splits:
             raise DatasetError(
                 f"{self.folder} has no part called {split!r}; it has {', '.join(self.splits) or 'none'}"
@@ -91,21 +91,15 @@ class Corpus:
 
 
 def read_corpus(folder: str | Path, *, verify: bool = True) -> Corpus:
-    """Open the corpus that `ndstack.text.prepare` made.
+    """Open a corpus that `ndstack.text.prepare` made.
 
     Args:
-        folder: where it is.
-        verify: whether to compute the corpus_checksums of the token files. If not, only sizes are compared.
+        folder: the folder of the corpus.
+        verify: whether to check the checksums of the token files, and not only their sizes.
     """
     folder = Path(folder)
-    path = folder / HEADER
-    try:
-        header = CorpusHeader.model_validate_json(path.read_bytes())
-    except OSError as error:
-        hint = "; make one with `ndstack text prepare`" if not path.exists() else ""
-        raise DatasetError(f"{folder} is not a corpus: cannot read {path}: {error.strerror}{hint}") from None
-    except ValidationError as error:
-        raise DatasetError(f"{path} is not a corpus's header: {first_problem(error)}") from None
+    hint = "; make one with `ndstack text prepare`"
+    header = files.read_header(folder / HEADER, CorpusHeader, "a corpus", hint)
     vocabulary = _read_words(folder / WORDS, header)
     splits = {name: _map(folder / f"{name}.tokens", header, split) for name, split in header.splits.items()}
     if verify:
@@ -128,7 +122,7 @@ def _read_words(path: Path, header: CorpusHeader) -> Vocabulary:
 
 
 def _map(path: Path, header: CorpusHeader, split: Split) -> Tokens:
-    """The tokens of a file, if it has as many as the header says."""
+    """Return the tokens of a file, mapped into memory; the size must be that of the header."""
     dtype = np.dtype(header.dtype).newbyteorder("<")
     try:
         size = path.stat().st_size

@@ -1,10 +1,10 @@
-"""The output layer and its cross-entropy over a large vocabulary, without all logits at once.
+"""The output layer and its cross-entropy over a large vocabulary, without all logits in memory at once.
 
-With 10,000 words, the logits of a batch of 32 x 35 and their derivatives take 90 MB. Here they are made for
-`ROWS` tokens at a time. The loss is a plain sum over tokens, so that the derivatives by the hidden vectors
-and by the weights are known, up to a factor, as soon as the logits are: they are computed then and there, and
-no logits are kept or computed twice. docs/natural-language.md has the time and memory of this and of what
-torch offers.
+With 10,000 words, the logits of a batch of 32 x 35 and their derivatives take 90 MB. Here they are computed
+for `ROWS` tokens at a time. Because the loss is a sum over tokens, the derivatives with respect to the hidden
+vectors and the weights are known, up to a factor, as soon as the logits are. They are computed immediately,
+so no logits are kept or computed twice. docs/natural-language.md compares time and memory with torch's own
+functions.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ndstack.nn.language_models.language_model import IGNORED
 from ndstack.nn.networks import unmodified
 
 ROWS = 128
-"""So many tokens at a time."""
+"""The number of tokens whose logits are in memory at a time."""
 
 
 def total_loss(hidden: Tensor, output: torch.nn.Linear | AdaptiveOutput, targets: Tensor) -> Tensor:
-    """The sum of -log p over all targets, in nats.
+    """Return the sum of -log p over all targets, in nats.
 
     Args:
         hidden: [..., H].
-        output: the layer that makes logits of them.
+        output: the layer that computes logits.
         targets: [...], indices, or `IGNORED` where nothing is scored.
     """
     rows, wanted = hidden.flatten(0, -2), targets.flatten()
@@ -36,7 +36,7 @@ def total_loss(hidden: Tensor, output: torch.nn.Linear | AdaptiveOutput, targets
         rows, wanted = rows[scored], wanted[scored]
     if isinstance(output, AdaptiveOutput) and not unmodified.hooked(output):
         return output.total_loss(rows, wanted)
-    if not unmodified.is_linear(output):  # replaced, or with hooks: it has to be called
+    if not unmodified.is_linear(output):  # a replaced layer, or one with hooks, has to be called
         return torch.nn.functional.cross_entropy(output(rows), wanted, reduction="sum")
     weight, bias = output.weight, output.bias
     needed = torch.is_grad_enabled() and any(t.requires_grad for t in (rows, weight, bias))
@@ -44,14 +44,13 @@ def total_loss(hidden: Tensor, output: torch.nn.Linear | AdaptiveOutput, targets
         rows = rows.to(weight.dtype)
     if not needed:
         return _total(rows, weight, bias, wanted, None)
-    go: Any = _TotalLoss.apply
-    total: Tensor = go(rows, weight, bias, wanted)
+    total: Tensor = _TotalLoss.apply(rows, weight, bias, wanted)  # type: ignore[no-untyped-call]
     return total
 
 
 @torch.no_grad()
 def surprisals(hidden: Tensor, output: torch.nn.Linear | AdaptiveOutput, targets: Tensor) -> Tensor:
-    """-log p of each target, in nats, of the shape of `targets`; 0 where they are `IGNORED`."""
+    """Return -log p of each target, in nats, in the shape of `targets`; 0 where a target is `IGNORED`."""
     rows, wanted = hidden.flatten(0, -2), targets.flatten()
     found = [
         torch.nn.functional.cross_entropy(
@@ -69,7 +68,7 @@ Gradients = tuple[Tensor, Tensor, Tensor]
 
 
 def _total(rows: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, grads: Gradients | None) -> Tensor:
-    """The loss; the derivatives are written to `grads`: of the rows [N, H], the weight and the bias."""
+    """Return the loss; the derivatives of the rows [N, H], the weight and the bias are written to `grads`."""
     total = torch.zeros((), dtype=torch.float64, device=rows.device)
     for first in range(0, len(rows), ROWS):
         part = slice(first, first + ROWS)

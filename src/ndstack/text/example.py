@@ -1,14 +1,13 @@
-"""A small English-like text, made from a grammar of our own, with test suites and minimal pairs that fit it.
+"""A small English-like text, sampled from a grammar, with test suites and minimal pairs that fit it.
 
-Subjects agree in number with their verbs across prepositional phrases and relative clauses, so that a model
-can show whether it has learned more than neighbourhood.
+Subjects agree in number with their verbs across prepositional phrases and relative clauses. The text
+therefore shows whether a model has learned more than dependencies between neighbouring words.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ LENGTHS = (3, 20)
 
 
 def example_grammar() -> str:
-    """The grammar, in NLTK's notation."""
+    """Return the grammar of the example in NLTK's notation."""
     lexicon = {
         "Ns": SINGULAR,
         "Np": [f"{noun}s" for noun in SINGULAR],
@@ -51,12 +50,12 @@ def example_grammar() -> str:
 
 
 def write_example(folder: str | Path, sentences: int = 3000, seed: int = 0) -> None:
-    """Write train.txt, valid.txt and test.txt, suites/ and pairs.jsonl into a new folder, all or nothing.
+    """Write train.txt, valid.txt, test.txt, suites/ and pairs.jsonl, completely or not at all.
 
     Args:
-        folder: new or empty.
-        sentences: of the training part; the others have a tenth of it each.
-        seed: the same seed gives the same text.
+        folder: a new or empty folder.
+        sentences: the number of training sentences; the other parts have a tenth as many each.
+        seed: the seed; the same seed gives the same text.
     """
     with files.new_folder(Path(folder), "the text") as draft:
         _write(draft, sentences, seed)
@@ -82,8 +81,8 @@ def _write(folder: Path, sentences: int, seed: int) -> None:
     (folder / "pairs.jsonl").write_text(pairs, encoding="utf-8")
 
 
-def _suite(name: str, circuit: str, middle: list[str]) -> dict[str, Any]:
-    """Four conditions: subjects in the singular and in the plural, verbs that match and that do not."""
+def _suite(name: str, circuit: str, middle: list[str]) -> dict[str, object]:
+    """Return a suite of four conditions: singular and plural subjects, verbs that match and that do not."""
     items = []
     for number, noun in enumerate(SINGULAR, 1):
         other, verb = SINGULAR[number % len(SINGULAR)], INTRANSITIVE[number % len(INTRANSITIVE)]
@@ -110,7 +109,7 @@ def _suite(name: str, circuit: str, middle: list[str]) -> dict[str, Any]:
 
 
 def _pairs() -> list[dict[str, str]]:
-    """The subject's verb agrees, or it does not."""
+    """Return pairs in which the verb agrees with its subject in the first sentence and not in the second."""
     return [
         {
             "sentence_good": f"the {noun} near the {other}s {verb}s",

@@ -7,7 +7,8 @@
     term       = number | "-" term | region | "(" formula ")" | "[" formula "]"
     region     = "(" ( integer | "*" ) ";" "%" condition "%" ")"
 
-A region stands for the surprisal of that part of a sentence in that condition, `*` for the whole sentence's.
+A region stands for the surprisal of that part of a sentence in that condition, and `*` for that of the whole
+sentence.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from collections.abc import Callable, Iterator
 from ndstack.errors import NdstackError
 
 TOLERANCE = 1e-5
-"""Surprisals that differ by no more bits are equal."""
+"""Surprisals that differ by no more than this, in bits, count as equal."""
 
 Lookup = Callable[[int | None, str], float]
-"""The surprisal of a region (None for all) in a condition."""
+"""A function that returns the surprisal of a region (None for the whole sentence) in a condition."""
 
 
 class FormulaError(NdstackError):
@@ -38,7 +39,7 @@ class Number:
 
 @dataclasses.dataclass(frozen=True)
 class Region:
-    """`(5;%condition%)`, or `(*;%condition%)` with None for the number."""
+    """A region `(5;%condition%)`, or `(*;%condition%)`, whose number is None."""
 
     number: int | None
     condition: str
@@ -46,7 +47,7 @@ class Region:
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """Two parts with a sign between them: + - < > = & |."""
+    """Two formulas with one of the signs + - < > = & | between them."""
 
     sign: str
     left: Formula
@@ -54,7 +55,7 @@ class Operation:
 
     @property
     def is_claim(self) -> bool:
-        """Whether it is true or false, and not a number."""
+        """Whether the formula is true or false, and not a number."""
         return self.sign not in "+-"
 
 
@@ -67,11 +68,11 @@ _TOKEN = re.compile(
 _LEVELS = ("|", "&", "<>=", "+-")
 _CLOSING = {"(": ")", "[": "]"}
 _MOST_SIGNS = 200
-"""In one formula, brackets included: reading and evaluating go as deep as the formula does."""
+"""The largest number of signs and brackets, because formulas are parsed and evaluated recursively."""
 
 
 def parse_formula(text: str) -> Operation:
-    """Read a formula that is true or false."""
+    """Parse a formula that is true or false."""
     parser = _Parser(text)
     formula = parser.level(0)
     if parser.sign or parser.value is not None:
@@ -82,14 +83,14 @@ def parse_formula(text: str) -> Operation:
 
 
 def conjuncts(formula: Formula) -> list[Formula]:
-    """The parts of a conjunction; the formula itself if it is none."""
+    """Return the parts of a conjunction; a formula that is not a conjunction has itself as its only part."""
     if isinstance(formula, Operation) and formula.sign == "&":
         return conjuncts(formula.left) + conjuncts(formula.right)
     return [formula]
 
 
 def regions(formula: Formula) -> Iterator[Region]:
-    """All regions that a formula speaks of."""
+    """Yield all regions that occur in a formula."""
     if isinstance(formula, Region):
         yield formula
     elif isinstance(formula, Operation):
@@ -98,31 +99,31 @@ def regions(formula: Formula) -> Iterator[Region]:
 
 
 def is_true(formula: Formula, lookup: Lookup) -> bool:
-    """Whether a prediction holds."""
+    """Return whether a prediction holds."""
     assert isinstance(formula, Operation)
     if formula.sign == "&":
         return is_true(formula.left, lookup) and is_true(formula.right, lookup)
     if formula.sign == "|":
         return is_true(formula.left, lookup) or is_true(formula.right, lookup)
-    left, right = value_of(formula.left, lookup), value_of(formula.right, lookup)
+    left, right = numeric_value(formula.left, lookup), numeric_value(formula.right, lookup)
     equal = left == right or abs(left - right) <= TOLERANCE
     if formula.sign == "=":
         return equal
     return not equal and (left < right if formula.sign == "<" else left > right)
 
 
-def value_of(formula: Formula, lookup: Lookup) -> float:
-    """The number that a sum stands for."""
+def numeric_value(formula: Formula, lookup: Lookup) -> float:
+    """Return the number that a sum stands for."""
     if isinstance(formula, Number):
         return formula.value
     if isinstance(formula, Region):
         return lookup(formula.number, formula.condition)
-    left, right = value_of(formula.left, lookup), value_of(formula.right, lookup)
+    left, right = numeric_value(formula.left, lookup), numeric_value(formula.right, lookup)
     return left + right if formula.sign == "+" else left - right
 
 
 class _Parser:
-    """Recursive descent with one token of lookahead: a sign, or a value."""
+    """A recursive-descent parser with one token of lookahead, which is a sign or a value."""
 
     def __init__(self, text: str) -> None:
         self.text, self.next = text, 0
@@ -131,11 +132,11 @@ class _Parser:
         self.advance()
 
     def advance(self) -> None:
-        """Go on to the next token."""
+        """Read the next token."""
         match = _TOKEN.match(self.text, self.next)
         if match is None:
             rest = self.text[self.next :].lstrip()
-            raise FormulaError(f"{self.text!r}: {rest[:20]!r} is no part of a formula")
+            raise FormulaError(f"{self.text!r}: {rest[:20]!r} cannot be part of a formula")
         self.at, self.next = match.end() - len(match.group().lstrip()), match.end()
         self.sign: str = match["sign"] or ""
         self.value: Number | Region | None = None
@@ -146,7 +147,7 @@ class _Parser:
             self.value = Number(float(match["constant"]))
 
     def level(self, depth: int) -> Formula:
-        """A formula whose signs bind at least as tightly as those of this level."""
+        """Return a formula whose signs bind at least as tightly as those of this level."""
         if depth == len(_LEVELS):
             return self.term()
         formula = self.level(depth + 1)
@@ -159,13 +160,13 @@ class _Parser:
                 if (isinstance(side, Operation) and side.is_claim) != claims:
                     wanted = "comparisons" if claims else "numbers"
                     raise FormulaError(
-                        f"{self.text!r}: {sign!r} at character {at + 1} is between two {wanted} only"
+                        f"{self.text!r}: {sign!r} at character {at + 1} must be between two {wanted}"
                     )
             formula = Operation(sign, formula, right)
         return formula
 
     def term(self) -> Formula:
-        """A value, or something in brackets."""
+        """Return a value, or something in brackets."""
         if self.value is not None:
             value = self.value
             self.advance()
@@ -184,6 +185,6 @@ class _Parser:
         return formula
 
     def fail(self, expected: str) -> None:
-        """Say what is wrong where."""
+        """Raise an error that names the place."""
         found = repr(self.text[self.at : self.next].strip()) if self.at < len(self.text) else "the end"
         raise FormulaError(f"{self.text!r}: {expected}, got {found} at character {self.at + 1}")

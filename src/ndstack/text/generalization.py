@@ -1,24 +1,26 @@
-"""Syntactic generalization (section 7.3.2): how often a model's surprisals are as the suites predict.
+"""Syntactic generalization (section 7.3.2): how often a model's surprisals agree with a suite's predictions.
 
-Two ways to average are in use, and every number here says which it is:
+Two ways of averaging are in use, and every number here says which one it is:
 
 | | a row | suites that count | chance |
 |---|---|---|---|
 | "dissertation" | one conjunct of a prediction on one item | all in a circuit (33) | 0.50 |
-| "hu" | one prediction, all of it, on one item | the same without fgd-embed3, fgd-embed4 (31) | 0.285 |
+| "hu" | one whole prediction on one item | the same without fgd-embed3, fgd-embed4 (31) | 0.285 |
 
-The accuracy of a suite is its share of rows that are true; the SG score is the plain mean over suites, and
-that of a circuit the mean over its suites. Where a suite has several predictions, the first counts: the one
-known case, fgd_hierarchy, has a second that demands equality of what the first demands to differ.
+The accuracy of a suite is the share of its rows that are true. The SG score is the mean over suites, and the
+score of a circuit is the mean over its suites. If a suite has several predictions, the first one counts: in
+the only known case, fgd_hierarchy, the second prediction contradicts the first.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
+from ndstack.grammars.graphs import grouped
 from ndstack.progress import Advance, no_progress
 from ndstack.text.formulas import conjuncts, is_true
 from ndstack.text.scoring import Scorer, checked
@@ -35,7 +37,7 @@ CIRCUITS: dict[str, tuple[str, ...]] = {
     "Center Embedding": ("center",),
     "Long-Distance Dependencies": ("fgd", "cleft"),
 }
-"""The first parts of the names of the suites of Hu et al. (2020)."""
+"""The prefixes of the names of the suites of Hu et al. (2020), by circuit."""
 
 SHORT = {
     "Agreement": "Agr.",
@@ -45,13 +47,13 @@ SHORT = {
     "Center Embedding": "CE",
     "Long-Distance Dependencies": "LDD",
 }
-"""As in table 7.2."""
+"""The abbreviations of table 7.2."""
 
 STUBS = ("nn-nv-rpl",)
-"""In no circuit: one item."""
+"""Suites of one item, which belong to no circuit."""
 
 LEFT_OUT = ("fgd-embed3", "fgd-embed4")
-"""Not among the suites that Hu et al. average."""
+"""Suites that Hu et al. do not include in their average."""
 
 _METRICS: dict[Metric, Callable[[Sequence[float]], float]] = {
     "sum": sum,
@@ -65,11 +67,11 @@ _METRICS: dict[Metric, Callable[[Sequence[float]], float]] = {
 
 @dataclasses.dataclass(frozen=True)
 class SuiteResult:
-    """What a scorer did on one suite.
+    """The results of a scorer on one suite.
 
     Attributes:
-        name: of the suite.
-        circuit: it belongs to; None if it does not count.
+        name: the name of the suite.
+        circuit: the circuit to which the suite belongs; None if it does not count.
         truths: for each item, whether each conjunct of the prediction holds.
         holds: for each item, whether the prediction holds.
     """
@@ -80,43 +82,34 @@ class SuiteResult:
     holds: tuple[bool, ...]
 
     def accuracy(self, averaging: Averaging) -> float:
-        """The share of rows that are true."""
+        """Return the share of rows that are true."""
         rows = self.holds if averaging == "hu" else [row for item in self.truths for row in item]
         return sum(rows) / len(rows)
 
     def counts(self, averaging: Averaging) -> bool:
-        """Whether the suite is part of the SG score."""
+        """Return whether the suite is part of the SG score."""
         return self.circuit is not None and not (averaging == "hu" and self.name in LEFT_OUT)
 
 
 @dataclasses.dataclass(frozen=True)
 class Generalization:
-    """What a scorer did on several suites."""
+    """The results of a scorer on several suites."""
 
     suites: tuple[SuiteResult, ...]
 
     def score(self, averaging: Averaging = "dissertation") -> float | None:
-        """The SG score: the mean over the suites that count; None if there are none."""
-        return _mean([one.accuracy(averaging) for one in self.suites if one.counts(averaging)])
+        """Return the SG score, which is the mean over the suites that count; None if there are none."""
+        found = [one.accuracy(averaging) for one in self.suites if one.counts(averaging)]
+        return _mean(found) if found else None
 
     def by_circuit(self, averaging: Averaging = "dissertation") -> dict[str, float]:
-        """The mean over the suites of each circuit, in the order of table 7.2, others after them."""
-        found = dict.fromkeys(one.circuit for one in self.suites if one.circuit is not None)
+        """Return the mean over the suites of each circuit: first those of table 7.2, then others."""
+        found = grouped((one for one in self.suites if one.counts(averaging)), lambda one: one.circuit)
         order = [
             *(name for name in CIRCUITS if name in found),
             *(name for name in found if name not in CIRCUITS),
         ]
-        means = {
-            circuit: _mean(
-                [
-                    one.accuracy(averaging)
-                    for one in self.suites
-                    if one.circuit == circuit and one.counts(averaging)
-                ]
-            )
-            for circuit in order
-        }
-        return {circuit: value for circuit, value in means.items() if value is not None}
+        return {str(name): _mean([one.accuracy(averaging) for one in found[name]]) for name in order}
 
 
 def evaluate_suites(
@@ -125,9 +118,9 @@ def evaluate_suites(
     """Score the sentences of suites and check their predictions.
 
     Args:
-        suites: from `read_suite`.
-        scorer: sentences to surprisals in bits; `ModelScorer(model)`, or any function.
-        progress: called with the number of sentences scored since the last call.
+        suites: suites from `read_suite`.
+        scorer: `ModelScorer(model)`, or any function from sentences to surprisals in bits.
+        progress: a function that is called with the number of sentences scored since the last call.
     """
     results = []
     for suite in suites:
@@ -138,31 +131,21 @@ def evaluate_suites(
 
 
 def judge(suite: Suite, surprisals: Sequence[Sequence[float]]) -> SuiteResult:
-    """Check the first prediction of a suite.
-
-    Args:
-        suite: the suite.
-        surprisals: of the words of `suite.sentences`.
-    """
+    """Check the first prediction of a suite, given the surprisals of the words of `suite.sentences`."""
     formula = suite.predictions[0].parsed
     rows, truths, holds = iter(surprisals), [], []
     for item in suite.items:
         values: dict[tuple[int | None, str], float] = {}
         for condition in item.conditions:
             values |= _by_region(condition, next(rows), suite.meta.metric)
-
-        def lookup(
-            region: int | None, condition: str, values: dict[tuple[int | None, str], float] = values
-        ) -> float:
-            return values[region, condition]
-
+        lookup = functools.partial(_look_up, values)
         truths.append(tuple(is_true(part, lookup) for part in conjuncts(formula)))
         holds.append(is_true(formula, lookup))
     return SuiteResult(suite.meta.name, circuit_of(suite), tuple(truths), tuple(holds))
 
 
 def circuit_of(suite: Suite) -> str | None:
-    """The circuit of a suite; "Other" if neither the suite nor its name says, None for a stub."""
+    """Return the circuit of a suite: "Other" if neither the suite nor its name says it, None for a stub."""
     name = suite.meta.name
     if name in STUBS:
         return None
@@ -172,10 +155,14 @@ def circuit_of(suite: Suite) -> str | None:
     return suite.meta.circuit or "Other"
 
 
+def _look_up(values: dict[tuple[int | None, str], float], region: int | None, condition: str) -> float:
+    return values[region, condition]
+
+
 def _by_region(
     condition: Condition, surprisals: Sequence[float], metric: Metric
 ) -> dict[tuple[int | None, str], float]:
-    """The number of each region, and of the whole sentence."""
+    """Return the combined surprisal of each region, and of the whole sentence."""
     name, combine = condition.condition_name, _METRICS[metric]
     values: dict[tuple[int | None, str], float] = {(None, name): combine(surprisals) if surprisals else 0.0}
     first = 0
@@ -186,5 +173,5 @@ def _by_region(
     return values
 
 
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)

@@ -1,56 +1,40 @@
-"""Runs on text: the recipe of section 7.3, and from a configuration to a trained model."""
+"""Training runs on text: the recipe of section 7.3, configurations, and training."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from ndstack import training
 from ndstack.errors import TrainingError
-from ndstack.files import real
+from ndstack.files import real_path
 from ndstack.nn import LanguageModel, models
+from ndstack.settings.reading import merge
+from ndstack.settings.recipes import TEXT, TEXT_TRANSFORMER
 from ndstack.text.corpus import Corpus, CorpusHeader, read_corpus
 from ndstack.text.task import TextTask
 from ndstack.training import CorpusConfig, Result, Run, RunConfig, Share, Task
-from ndstack.training.config import merge
 from ndstack.training.material import Show, make_model
-
-RECIPE: dict[str, Any] = {
-    "optimizer": "sgd",
-    "learning_rate": 20.0,
-    "clip": 0.25,
-    "decay": 1 / 1.5,
-    "decay_after": 1,
-    "decay_threshold": 0.0,
-    "stop_after": 2,
-    "max_epochs": 100,
-}
-"""Sections 7.3 and 9.4. There, for a loss per token, the learning rate is drawn from [1, 100] and the
-clipping threshold from [0.0112, 1.12], both log-uniform; these are two that learn well."""
-
-TRANSFORMER: dict[str, Any] = RECIPE | {"optimizer": "adam", "learning_rate": 1e-3, "clip": 1.0}
-"""For transformers, which learn badly by SGD."""
 
 
 def model_options(
     name: str, hidden: int = 256, window: int | None = 35, depth: int | None = 10
-) -> dict[str, Any]:
-    """The options of a model of this name on text: sizes and, for recurrent networks, uniform parameters.
+) -> dict[str, object]:
+    """Return the options of a model on text: its sizes and, for recurrent networks, uniform initialization.
 
     Args:
-        name: as in `ndstack.nn.models`.
-        hidden: units; embeddings have the same size.
-        window: D of nondeterministic stacks.
-        depth: of superposition stacks.
+        name: a name of `ndstack.nn.models`.
+        hidden: the number of hidden units, and the size of embeddings.
+        window: the window D of nondeterministic stacks.
+        depth: the depth limit of superposition stacks.
     """
     parsed = models.parse(name)
     if parsed.stack == "strat":
         raise TrainingError(
-            f"{name} keeps every element for ever, so it cannot read a stream; choose a stack with a limit, "
+            f"{name} never discards an element, so it cannot read a stream; choose a stack with a limit, "
             "such as sup-22 or vrns-3-3-5"
         )
-    nondeterministic = parsed.stack not in ("", "strat", "sup", "sup-h")
-    own: dict[str, Any] = {
+    nondeterministic = parsed.nondeterministic
+    own: dict[str, object] = {
         "window": window if nondeterministic else None,
         "depth": depth if parsed.stack in ("sup", "sup-h") else None,
     }
@@ -67,37 +51,39 @@ def configure(
     hidden: int = 256,
     window: int | None = 35,
     depth: int | None = 10,
-    settings: dict[str, Any] | None = None,
+    settings: dict[str, object] | None = None,
 ) -> RunConfig:
-    """The configuration of a run on text.
+    """Return the configuration of a training run on text.
 
     Args:
         corpus: a folder that `prepare` made.
         model: a name of `ndstack.nn.models`.
-        hidden, window, depth: see `model_options`.
-        settings: whatever is to be different, as in `config.json`.
+        hidden: see `model_options`.
+        window: see `model_options`.
+        depth: see `model_options`.
+        settings: settings that differ from the recipe, in the form of `config.json`.
     """
-    folder = real(corpus)
+    folder = real_path(corpus)
     values = {
         "language": folder.name,
         "model": model,
         "corpus": corpus_settings(folder),
         "options": model_options(model, hidden, window, depth),
-        "training": TRANSFORMER if models.parse(model).transformer else RECIPE,
     }
-    return RunConfig.of(merge(values, settings or {}), "the settings")
+    recipe = TEXT_TRANSFORMER if models.parse(model).transformer else TEXT
+    return RunConfig.of(merge(merge(values, recipe), settings or {}), "the settings")
 
 
 def train_on_text(
     folder: str | Path, config: RunConfig | None = None, *, show: Show = "nothing", tensorboard: bool = False
 ) -> Result:
-    """Begin a run on text in a new folder or, without a configuration, go on with the one that is there."""
+    """Start a training run on text in a new folder or, without a configuration, resume the one there."""
     corpus_of(Run.open(folder).config if config is None else config)
     return training.train(folder, config, show=show, tensorboard=tensorboard, make=make_model_and_task)
 
 
 def make_model_and_task(config: RunConfig, share: Share, show: Show) -> tuple[LanguageModel, Task]:
-    """The model of a run and what it learns."""
+    """Return the model of a training run and its task."""
     settings = corpus_of(config)
     corpus = open_corpus(settings)
     model = make_model(config, corpus.vocabulary.words)
@@ -107,26 +93,26 @@ def make_model_and_task(config: RunConfig, share: Share, show: Show) -> tuple[La
 
 
 def corpus_of(config: RunConfig) -> CorpusConfig:
-    """What a run says of its text."""
+    """Return the corpus settings of a training run; an error if it is on a formal language."""
     if config.corpus is None or config.model is None:
         raise TrainingError(f"the run is on the formal language {config.language}; use ndstack train")
     return config.corpus
 
 
 def open_corpus(settings: CorpusConfig) -> Corpus:
-    """The text of a run, if it is still the one that the run began with."""
+    """Return the corpus of a training run, which must be the one with which the run began."""
     corpus = read_corpus(settings.folder)
     if settings.sha256 is not None and corpus_checksums(corpus.header) != settings.sha256:
         raise TrainingError(
-            f"{settings.folder} is another corpus than when the run began; put the old one back, or begin a "
+            f"{settings.folder} is another corpus than when the run began; restore the old one, or start a "
             "new run in another folder"
         )
     return corpus
 
 
-def corpus_settings(folder: str | Path) -> dict[str, Any]:
-    """The `corpus` table of a run on a corpus that `ndstack text prepare` made."""
-    folder = real(folder)
+def corpus_settings(folder: str | Path) -> dict[str, object]:
+    """Return the `corpus` table of the configuration of a run on this corpus."""
+    folder = real_path(folder)
     header = read_corpus(folder).header
     for part in ("train", "valid"):
         if part not in header.splits:
@@ -135,7 +121,7 @@ def corpus_settings(folder: str | Path) -> dict[str, Any]:
 
 
 def corpus_checksums(header: CorpusHeader) -> dict[str, str]:
-    """Those of the vocabulary and of each part."""
+    """Return the checksums of the vocabulary and of each part."""
     return {"vocabulary": header.vocabulary_sha256} | {
         str(name): split.sha256 for name, split in header.splits.items()
     }

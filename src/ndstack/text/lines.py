@@ -1,4 +1,4 @@
-"""Tokenised text, read a block at a time: constant memory for files, and for lines, of any length."""
+"""Tokenised text, read block by block, so that files and lines of any length take constant memory."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ndstack.text.vocabulary import END
 BLOCK = 1 << 20
 
 Piece = tuple[list[str], bool]
-"""Some words of a line, in order, and whether the line ends after them."""
+"""Consecutive words of a line, and whether the line ends after them."""
 
 _WORD = re.compile(r"<unk>|\w+(?:(?:['’-]|(?<=\d)[.,](?=\d))\w+)*|[^\w\s]")
 
 
 def separate(text: str, tokenize: Tokenize) -> list[str]:
-    """The words of a text.
+    """Return the words of a text.
 
-    "spaces": what stands between white space, as it is. "words": the same, cut further: letters, digits and
-    underscores in a row are a word, also across an apostrophe or hyphen inside it (don't, well-known) and a
-    point or comma between digits (3.14, 1,000); every other character is a word of its own, except in
-    `<unk>`. Upper case is kept, abbreviations lose their point, and scripts written without spaces stay in
-    one piece.
+    With "spaces", words are separated by white space alone. With "words", they are divided further: a word is
+    a sequence of letters, digits and underscores, which may contain apostrophes or hyphens (don't,
+    well-known) and a point or comma between digits (3.14, 1,000). Every other character is a word by itself,
+    except in `<unk>`. Upper case is kept, abbreviations lose their point, and text in scripts without spaces
+    is not divided.
     """
     return text.split() if tokenize == "spaces" else _WORD.findall(text)
 
@@ -35,14 +35,14 @@ def separate(text: str, tokenize: Tokenize) -> list[str]:
 def pieces(
     source: Path | Stretch, progress: Advance = no_progress, tokenize: Tokenize = "spaces"
 ) -> Iterator[Piece]:
-    """The lines of a file or a stretch of one, those longer than a block in several pieces.
+    """Yield the lines of a file or of a part of it; a line longer than a block comes in several pieces.
 
-    White space separates words; the last line need not have an end.
+    The last line need not end with a line break.
 
     Args:
-        source: a UTF-8 text.
-        progress: called with the number of bytes read since the last call.
-        tokenize: what else separates words; see `separate`.
+        source: a UTF-8 text file, or a stretch of one.
+        progress: a function that is called with the number of bytes read since the last call.
+        tokenize: how words are separated; see `separate`.
     """
     stretch = Stretch(source) if isinstance(source, Path) else source
     path, line, rest, open_line = stretch.path, stretch.line, b"", False
@@ -70,7 +70,7 @@ def pieces(
 
 
 def sentences_of(path: Path) -> Iterator[list[str]]:
-    """The words of each line of a file."""
+    """Yield the words of each line of a file."""
     sentence: list[str] = []
     for words, ends in pieces(path):
         sentence += words
@@ -80,7 +80,7 @@ def sentences_of(path: Path) -> Iterator[list[str]]:
 
 
 def _split(path: Path, line: int, text: bytes, tokenize: Tokenize) -> Iterator[Piece]:
-    """The lines of a block that begins in the given line and does not end inside a word."""
+    """Yield the lines of a block, which begins in the given line and does not end inside a word."""
     try:
         lines = text.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
@@ -91,7 +91,7 @@ def _split(path: Path, line: int, text: bytes, tokenize: Tokenize) -> Iterator[P
         words = separate(content, tokenize)
         if END in content.split():
             raise DatasetError(
-                f"{path}, line {line + number}: {END} in the text; it is added after every line, take it out"
+                f"{path}, line {line + number}: {END} in the text; remove it, as it is added after every line"
             )
         if words or number < last:
             yield words, number < last

@@ -1,8 +1,8 @@
 """Minimal pairs, as in BLiMP: which of two sentences, one of them ungrammatical, is more probable.
 
-A file has one JSON object a line, with `sentence_good` and `sentence_bad`; `linguistics_term` (or `field`)
-names the phenomenon and `UID` the paradigm, if they are there. A pair is right if the good sentence has less
-surprisal, all its words together; punctuation is split off words first unless the text is tokenised already.
+A file has one JSON object per line, with `sentence_good` and `sentence_bad`. Optionally, `linguistics_term`
+(or `field`) names the phenomenon and `UID` the paradigm. A pair counts as right if the total surprisal of the
+good sentence is smaller. Punctuation is separated from words first, unless the text is tokenised already.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ndstack import files
 from ndstack.errors import first_problem
+from ndstack.grammars.graphs import grouped
 from ndstack.progress import Advance, no_progress
 from ndstack.text.scoring import Scorer, checked
 from ndstack.text.suites import SuiteError
@@ -35,7 +36,7 @@ class Pair(BaseModel):
 
     @property
     def phenomenon(self) -> str:
-        """What is tested."""
+        """The phenomenon that is tested."""
         return self.linguistics_term or self.field or self.UID or "all"
 
 
@@ -52,15 +53,13 @@ class PairResults:
         return sum(self.right) / len(self.right)
 
     def by_phenomenon(self) -> dict[str, float]:
-        """The same for each phenomenon, in the order of the file."""
-        groups: dict[str, list[bool]] = {}
-        for pair, right in zip(self.pairs, self.right, strict=True):
-            groups.setdefault(pair.phenomenon, []).append(right)
-        return {name: sum(group) / len(group) for name, group in groups.items()}
+        """Return the accuracy for each phenomenon, in the order of the file."""
+        groups = grouped(zip(self.pairs, self.right, strict=True), lambda result: result[0].phenomenon)
+        return {name: sum(right for _, right in group) / len(group) for name, group in groups.items()}
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """Read a file of pairs; what is wrong is said with the file and the line."""
+    """Read a file of pairs; errors name the file and the line."""
     lines = files.read_text(path, SuiteError).split("\n")
     pairs = []
     for number, line in enumerate(lines, 1):
@@ -78,19 +77,15 @@ def read_pairs(path: Path) -> list[Pair]:
 
 
 def evaluate_pairs(
-    pairs: Sequence[Pair],
-    scorer: Scorer,
-    *,
-    tokenized: bool = False,
-    progress: Advance = no_progress,
+    pairs: Sequence[Pair], scorer: Scorer, *, tokenized: bool = False, progress: Advance = no_progress
 ) -> PairResults:
     """Score pairs of sentences.
 
     Args:
-        pairs: from `read_pairs`.
-        scorer: sentences to surprisals in bits; `ModelScorer(model)`, or any function.
-        tokenized: whether words are what stands between spaces; if not, punctuation is split off.
-        progress: called with the number of pairs scored since the last call.
+        pairs: pairs from `read_pairs`.
+        scorer: `ModelScorer(model)`, or any function from sentences to surprisals in bits.
+        tokenized: whether words are separated by spaces alone; if not, punctuation is separated, too.
+        progress: a function that is called with the number of pairs scored since the last call.
     """
     right: list[bool] = []
     split = str.split if tokenized else tokenize
@@ -104,7 +99,7 @@ def evaluate_pairs(
 
 
 def tokenize(text: str) -> list[str]:
-    """Words, with punctuation and clitics split off as in the Penn Treebank: `did n't`, `Kim 's`."""
+    """Return words, with punctuation and clitics separated as in the Penn Treebank: `did n't`, `Kim 's`."""
     text = re.sub(r"(?i)n't\b", " n't", text)
     text = re.sub(r"(?i)(?<=\w)('(?:s|re|ve|ll|d|m))\b", r" \1", text)
     return re.findall(r"n't|'\w+|[\w.]*\w(?:[-.]\w+)*|[^\w\s]", text, flags=re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Surprisals word by word, and syntactic generalization by circuit, as figures."""
+"""Figures of surprisals word by word, and of syntactic generalization by circuit."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ CHANCE: dict[Averaging, float] = {"dissertation": 0.5, "hu": 0.285}
 
 
 def draw_surprisals(sentences: Mapping[str, Sequence[Sequence[ScoredWord]]]) -> Figure:
-    """Bits over words: one plot for each sentence, one line for each name of a model.
+    """Draw the surprisal of each word, with one plot per sentence and one line per model.
 
     Args:
-        sentences: for each model what `score_words` gave, the same sentences for all.
+        sentences: the results of `score_words` by the name of the model, for the same sentences.
     """
     count = len(next(iter(sentences.values())))
     longest = max(len(words) for words in next(iter(sentences.values())))
@@ -43,12 +43,12 @@ def draw_surprisals(sentences: Mapping[str, Sequence[Sequence[ScoredWord]]]) -> 
 def draw_circuits(
     results: Mapping[str, Generalization], averaging: Averaging = "dissertation", chance: float | None = None
 ) -> Figure:
-    """SG scores by circuit: a group of bars for each circuit, a bar for each name.
+    """Draw the SG scores by circuit, with one group of bars per circuit and one bar per model.
 
     Args:
-        results: of each model.
-        averaging: which of the two ways.
-        chance: drawn as a line, if it is known.
+        results: the results by the name of the model.
+        averaging: the way of averaging.
+        chance: the score of random surprisals, drawn as a line if it is given.
     """
     scores = {name: one.by_circuit(averaging) for name, one in results.items()}
     circuits = list(dict.fromkeys(circuit for own in scores.values() for circuit in own))

@@ -1,7 +1,7 @@
-"""From tokenised text to a corpus, a block at a time.
+"""From tokenised text to a corpus, block by block.
 
-The training part is read twice, once to count its words. What is held in memory is the counts of its distinct
-words and one block, whatever the size of the files.
+The training part is read twice, the first time to count its words. Only the counts of distinct words and one
+block are in memory, regardless of the size of the files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -46,10 +46,10 @@ _NAMES: dict[str, SplitName] = {
 
 
 def find_parts(source: Path) -> dict[SplitName, Path]:
-    """The files of a text: the file itself as "train", or those of a folder by the parts in their names.
+    """Return the files of a text: a single file is "train"; in a folder, file names say which part they are.
 
-    In a folder a file is a part if one of its name's dotted pieces is train, valid (or validation, val, dev)
-    or test, as in `train.txt` or `ptb.valid.txt`.
+    A file is a part if one piece of its name, between dots, is train, valid (or validation, val, dev) or
+    test, as in `train.txt` or `ptb.valid.txt`.
     """
     if source.is_file():
         return {"train": source}
@@ -80,21 +80,21 @@ def prepare(
     tokenize: Tokenize = "spaces",
     progress: Advance = no_progress,
 ) -> Corpus:
-    """Make a corpus of a text; all of it or nothing.
+    """Make a corpus of a text, completely or not at all.
 
     Args:
-        source: a text file, or a folder of them (see `find_parts`).
+        source: a text file, or a folder of text files (see `find_parts`).
         out: a new or empty folder.
-        size: keep so many types at most, `<unk>` and `<eos>` included; None for no limit.
-        min_count: leave out words that occur less often in the training part.
-        vocabulary: the words; counted in the training part if not given.
-        split: shares of training, validation and test lines of one file, in order; see `split_file`.
-        tokenize: what separates words; see `ndstack.text.lines.separate`.
-        progress: called with the number of bytes read since the last call; the training part counts
-            twice if its words are counted.
+        size: the largest number of types, including `<unk>` and `<eos>`; None for no limit.
+        min_count: the smallest number of occurrences in the training part with which a word is kept.
+        vocabulary: the words; by default, those of the training part.
+        split: the shares of training, validation and test lines of one file, in order; see `split_file`.
+        tokenize: how words are separated; see `ndstack.text.lines.separate`.
+        progress: a function that is called with the number of bytes read since the last call. The training
+            part counts twice if its words are counted.
     """
-    out = files.real(out)
-    files.check_new(out)  # before all words are counted
+    out = files.real_path(out)
+    files.check_new(out)  # before the words are counted, which may take long
     parts = _stretches(Path(source), split)
     if vocabulary is None:
         vocabulary = from_counts(_count(parts["train"], tokenize, progress), size, min_count)
@@ -114,12 +114,12 @@ def _stretches(source: Path, split: tuple[int, int, int] | None) -> dict[SplitNa
 
 
 def glued(vocabulary: Vocabulary) -> list[str]:
-    """The words of letters or digits that end in punctuation, as in `dog,`."""
+    """Return the words of letters or digits that end in punctuation, as in `dog,`."""
     return [w for w in vocabulary.words if w[-1] in _PUNCTUATION and any(map(str.isalnum, w))]
 
 
 def bytes_to_read(source: str | Path, counted: bool = True, split: tuple[int, int, int] | None = None) -> int:
-    """How many bytes `prepare` reads, not counting those that are searched for ends of lines."""
+    """Return how many bytes `prepare` reads, without those that are only searched for line breaks."""
     sizes = {part: stretch.size for part, stretch in _stretches(Path(source), split).items()}
     return sum(sizes.values()) + (sizes["train"] if counted else 0)
 
@@ -129,7 +129,7 @@ def _count(stretch: Stretch, tokenize: Tokenize, progress: Advance) -> Counter[s
     for words, _ in pieces(stretch, progress, tokenize):
         counts.update(words)
     if not counts:
-        raise DatasetError(f"{stretch.path} has no words; expected tokenised text, a sentence a line")
+        raise DatasetError(f"{stretch.path} has no words; expected tokenised text, one sentence per line")
     return counts
 
 
@@ -161,11 +161,11 @@ def _encode(
     source: Stretch,
     target: Path,
     vocabulary: Vocabulary,
-    dtype: np.dtype[Any],
+    dtype: np.dtype[np.uint16] | np.dtype[np.uint32],
     tokenize: Tokenize,
     progress: Advance,
 ) -> Split:
-    """Write the tokens of one part."""
+    """Write the tokens of one part, and return its description."""
     indices, unknown, end = vocabulary.indices, vocabulary.indices[UNKNOWN], vocabulary.indices[END]
     digest = hashlib.sha256()
     count = lines = unknowns = 0
@@ -191,5 +191,5 @@ def _encode(
         flush()
         os.fsync(file.fileno())
     if not count:
-        raise DatasetError(f"{source.path} is empty; expected tokenised text, a sentence a line")
+        raise DatasetError(f"{source.path} is empty; expected tokenised text, one sentence per line")
     return Split(tokens=count, lines=lines, unknown=unknowns, sha256=digest.hexdigest())

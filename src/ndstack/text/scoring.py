@@ -1,7 +1,7 @@
-"""Surprisals, -log2 p, of the words of sentences: by a model of ours, or by any function.
+"""Surprisals, -log2 p, of the words of sentences, from a language model or from any function.
 
-A scorer takes sentences, each a list of words, to the surprisal of each word in bits. Each sentence is on its
-own, after `<eos>`.
+A scorer is a function from sentences, which are lists of words, to the surprisal of each word in bits. Each
+sentence is scored by itself, after `<eos>`.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from ndstack.text.vocabulary import Vocabulary
 
 Sentence = Sequence[str]
 Scorer = Callable[[Sequence[Sentence]], Sequence[Sequence[float]]]
-"""Sentences to the surprisals of their words, in bits."""
+"""A function from sentences to the surprisals of their words, in bits."""
 
 
 class ModelScorer:
-    """The surprisals of a language model over words.
+    """A scorer that uses a language model over words.
 
-    A word is looked up as it stands, then in lower case; if the model knows neither it is scored as `<unk>`
+    A word is looked up as written, then in lower case; if the model knows neither, it is scored as `<unk>`
     and counted in `unknown`.
 
     Args:
-        model: whose alphabet has `<unk>` in it.
-        places: of a batch at most: sentences times words.
+        model: a language model with `<unk>` in its alphabet.
+        places: the largest size of a batch, sentences times words.
     """
 
     def __init__(self, model: LanguageModel, places: int = 4096) -> None:
         self.model, self.places = model, places
         self.vocabulary = Vocabulary(model.alphabet)
         self.unknown: Counter[str] = Counter()
-        """The words that were scored as `<unk>`, and how often."""
+        """The words that were scored as `<unk>`, with their numbers of occurrences."""
         self.words = 0
-        """How many words were scored."""
+        """The number of words that were scored."""
 
     def __call__(self, sentences: Sequence[Sentence]) -> list[list[float]]:
-        """The surprisals of the words of each sentence; `<eos>` is not among them."""
+        """Return the surprisals of the words of each sentence; `<eos>` is not among them."""
         return [row[:-1] for row in self.with_end(sentences)]
 
     def with_end(self, sentences: Sequence[Sentence]) -> list[list[float]]:
-        """The same, and that of `<eos>` at the end."""
+        """Return the surprisals of the words of each sentence, and of `<eos>` at its end."""
         results: list[list[float]] = [[] for _ in sentences]
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
         for group in _groups(order, [len(sentence) + 1 for sentence in sentences], self.places):
@@ -68,7 +68,7 @@ class ModelScorer:
         return [*self.vocabulary.encode(sentence), self.vocabulary.end]
 
     def _score(self, rows: list[list[int]]) -> Tensor:
-        """[B, n], in bits; rows are of indices, `<eos>` at the end."""
+        """Return surprisals in bits, [B, n], of rows of indices that end with `<eos>`."""
         model, device = self.model, self.model.device
         targets = torch.full((len(rows), max(map(len, rows))), IGNORED)
         for place, row in enumerate(rows):
@@ -81,7 +81,7 @@ class ModelScorer:
 
 
 class ScoredWord(NamedTuple):
-    """A word of a sentence and how surprising it is."""
+    """A word of a sentence, its surprisal in bits, and whether the model knows it."""
 
     text: str
     bits: float
@@ -89,7 +89,7 @@ class ScoredWord(NamedTuple):
 
 
 def score_words(model: LanguageModel, sentences: Iterable[Sentence]) -> list[list[ScoredWord]]:
-    """Each sentence word by word, `<eos>` at the end."""
+    """Return the scored words of each sentence, and `<eos>` at its end."""
     scorer, listed = ModelScorer(model), list(sentences)
     missing = scorer.vocabulary.unknown_words
     return [
@@ -102,7 +102,7 @@ def score_words(model: LanguageModel, sentences: Iterable[Sentence]) -> list[lis
 
 
 def checked(scorer: Scorer, sentences: Sequence[Sentence]) -> list[list[float]]:
-    """What a scorer gives, if it has one finite number or infinity for each word."""
+    """Return the result of a scorer, which must be one number, finite or infinite, for each word."""
     rows = [[float(value) for value in row] for row in scorer(sentences)]
     if len(rows) != len(sentences):
         raise NdstackError(
@@ -118,7 +118,7 @@ def checked(scorer: Scorer, sentences: Sequence[Sentence]) -> list[list[float]]:
 
 
 def _groups(order: Sequence[int], lengths: Sequence[int], places: int) -> Iterator[list[int]]:
-    """Batches of at most so many places, of sentences in the order of their lengths."""
+    """Yield batches of at most `places` places, of sentences in the order of their lengths."""
     group: list[int] = []
     for index in order:
         if group and (len(group) + 1) * lengths[index] > places:

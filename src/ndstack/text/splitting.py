@@ -1,4 +1,4 @@
-"""Parts of one text file by lines, in order, as ranges of bytes: nothing is held in memory or shuffled."""
+"""Division of one text file into parts by lines, in order, as ranges of bytes that are not kept in memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ BLOCK = 1 << 22
 
 @dataclasses.dataclass(frozen=True)
 class Stretch:
-    """Whole lines of a file.
+    """Consecutive whole lines of a file.
 
     Attributes:
         path: the file.
-        start, stop: the bytes; `stop` is None for the end of the file.
+        start, stop: the range of bytes; `stop` is None for the end of the file.
         line: the number of the first line, from 1.
     """
 
@@ -29,12 +29,12 @@ class Stretch:
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """The number of bytes."""
         return (self.path.stat().st_size if self.stop is None else self.stop) - self.start
 
 
 def parse_split(text: str) -> tuple[int, int, int]:
-    """Shares of training, validation and test part as typed: `90/5/5`, or `95/5/0` for no test part."""
+    """Return the shares of training, validation and test lines in `90/5/5`, or `95/5/0` for no test part."""
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})/(\d{1,6})", text, re.ASCII)
     shares = (0, 0, 0) if match is None else (int(match[1]), int(match[2]), int(match[3]))
     if shares[0] == 0:
@@ -45,10 +45,10 @@ def parse_split(text: str) -> tuple[int, int, int]:
 
 
 def split_file(path: Path, shares: tuple[int, int, int]) -> dict[SplitName, Stretch]:
-    """The first lines for training, the next for validation, the last for testing, without shuffling.
+    """Return the first lines for training, the next for validation, and the last for testing.
 
-    Of n lines and shares a/b/c of the sum s, the first part ends after line na // s, the second after line
-    n(a + b) // s. A part of share 0 is left out; one that would have no line is an error.
+    With n lines and shares a/b/c of sum s, the first part ends after line na // s and the second after line
+    n(a + b) // s. A part with share 0 is left out; a part that would have no lines is an error.
     """
     lines = _count_lines(path)
     ends = [lines * sum(shares[: i + 1]) // sum(shares) for i in range(3)]
@@ -67,7 +67,7 @@ def split_file(path: Path, shares: tuple[int, int, int]) -> dict[SplitName, Stre
 
 
 def _count_lines(path: Path) -> int:
-    """The last line need not have an end."""
+    """Return the number of lines; the last one need not end with a line break."""
     lines, last = 0, b"\n"
     try:
         with path.open("rb") as file:
@@ -80,7 +80,7 @@ def _count_lines(path: Path) -> int:
 
 
 def _places(path: Path, lines: list[int]) -> list[int]:
-    """Where in the file so many lines have ended, for ascending numbers of lines."""
+    """Return the positions in the file after these ascending numbers of lines."""
     found, ended, offset = [0 for number in lines if number == 0], 0, 0
     with path.open("rb") as file:
         while len(found) < len(lines) and (block := file.read(BLOCK)):

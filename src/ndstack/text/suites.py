@@ -1,4 +1,4 @@
-"""Test suites in SyntaxGym's JSON format: items, each in several conditions, and predictions about them."""
+"""Test suites in SyntaxGym's JSON format: items in several conditions each, and predictions about them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RegionText(_Part):
 
     @property
     def words(self) -> list[str]:
-        """What stands between spaces."""
+        """The words of the region, separated by spaces."""
         return self.content.split()
 
 
@@ -43,7 +43,7 @@ class Condition(_Part):
 
     @property
     def words(self) -> list[str]:
-        """Those of all regions, in order."""
+        """The words of all regions, in order."""
         return [word for region in self.regions for word in region.words]
 
 
@@ -55,28 +55,28 @@ class Item(_Part):
 
 
 class Prediction(_Part):
-    """What a model that has learned the syntax does on every item."""
+    """A formula that holds on every item for a model that has learned the syntax."""
 
     type: Literal["formula"] = "formula"
     formula: str
 
     @functools.cached_property
     def parsed(self) -> Operation:
-        """The formula, read."""
+        """The formula as a tree."""
         return parse_formula(self.formula)
 
 
 class Meta(_Part):
-    """What a suite is called, and how the surprisals of a region's words become one number."""
+    """The name of a suite, and how the surprisals of the words of a region are combined."""
 
     name: str
     metric: Metric = "sum"
     circuit: str | None = None
-    """Which kind of phenomenon is tested, if the suite is not one of those that `CIRCUITS` knows."""
+    """The kind of phenomenon that is tested, for suites that are not in `CIRCUITS`."""
 
 
 class Suite(_Part):
-    """A test suite: everything in one file."""
+    """A test suite, which is one file."""
 
     meta: Meta
     predictions: tuple[Prediction, ...] = Field(min_length=1)
@@ -84,12 +84,12 @@ class Suite(_Part):
 
     @property
     def sentences(self) -> list[list[str]]:
-        """All of them: the conditions of the first item, of the second, and so on."""
+        """All sentences: the conditions of the first item, of the second, and so on."""
         return [condition.words for item in self.items for condition in item.conditions]
 
 
 def read_suite(path: Path) -> Suite:
-    """Read a suite; what is wrong is said with the file and the item."""
+    """Read a suite; errors name the file and the item."""
     content = files.read_json(path, SuiteError)
     try:
         suite = Suite.model_validate(content)
@@ -112,13 +112,13 @@ def read_suite(path: Path) -> Suite:
                     shown = "*" if region.number is None else region.number
                     raise SuiteError(
                         f"{path}, item {item.item_number}: has no region {shown} in the condition "
-                        f"{region.condition!r}, which prediction {number} speaks of"
+                        f"{region.condition!r}, which prediction {number} refers to"
                     )
     return suite
 
 
 def find_suites(paths: list[Path]) -> list[Path]:
-    """Suite files: those given, and all `*.json` of the folders given."""
+    """Return the given suite files, and all `*.json` files of the given folders."""
     found = []
     for path in paths:
         found += sorted(path.glob("*.json")) if path.is_dir() else [path]
@@ -128,7 +128,7 @@ def find_suites(paths: list[Path]) -> list[Path]:
 
 
 def _place(path: Path, content: Any, location: tuple[int | str, ...]) -> str:
-    """Where in a file something is, in a reader's words."""
+    """Return a readable description of a location in a file."""
     shown = [str(path)]
     rest = list(location)
     if len(rest) > 1 and rest[0] == "items" and isinstance(rest[1], int):

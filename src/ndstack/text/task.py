@@ -1,9 +1,9 @@
 """Language modelling on a corpus as a task for `ndstack.training.fit`, and its perplexity.
 
-Recurrent networks learn by truncated BPTT over a stream (section 7.1): the state of controller and stacks
-goes over from chunk to chunk, detached, and is that of `start` at the beginning of an epoch; the order never
-changes. Transformers, whose memory of the past grows, learn from whole sentences in batches of similar
-lengths, shuffled in each epoch. The loss is the mean over the tokens of a step.
+Recurrent networks are trained by truncated BPTT over a stream (section 7.1): the state of controller and
+stacks is carried from chunk to chunk, detached, and is reset at the beginning of an epoch; the order of
+chunks never changes. Transformers, whose state grows with the input, are trained on whole sentences in
+batches of similar lengths, which are shuffled in each epoch. The loss is the mean over the tokens of a step.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from ndstack.training.task import Loss, Nats, Order, Share
 
 
 class TextTask:
-    """Truncated BPTT, or sentence batches for a network that has to read `<eos>` first.
+    """Truncated BPTT, or batches of sentences for a network that has to read `<eos>` first.
 
     Args:
-        corpus: with a training and a validation part.
-        model: the model to be trained, whose alphabet is the corpus's vocabulary.
-        rows: B, into which the stream is folded.
-        length: steps in a chunk. Batches of sentences have `rows * length` places.
-        seed: of the order of sentence batches.
-        share: which of several processes this is; each does its share of the rows.
+        corpus: a corpus with a training and a validation part.
+        model: the model to be trained, whose alphabet is the vocabulary of the corpus.
+        rows: the number of rows B into which the stream is folded.
+        length: the number of steps per chunk. Batches of sentences have `rows * length` places.
+        seed: the seed of the order of sentence batches.
+        share: the number of this process among several; each process has its share of the rows.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class TextTask:
         self.order = Order(len(self.training), seed)
 
     def steps(self, epoch: int) -> int:
-        """One for each chunk, or each batch of sentences."""
+        """Return the number of chunks, or of batches of sentences."""
         return len(self.training)
 
     def loss(self, model: LanguageModel, epoch: int, step: int) -> Loss:
-        """Of this process's rows of one chunk, or of its sentences of one batch."""
+        """Return the loss of this process's rows of one chunk, or of its sentences of one batch."""
         if isinstance(self.training, Sentences):
             batch = self.training.batch(self.order(epoch, step), *self.share)
             total, _ = read_batch(model, batch, None)
@@ -71,38 +71,38 @@ class TextTask:
         return Loss(total / batch.tokens, total.item(), symbols)
 
     def validate(self, model: LanguageModel) -> Nats:
-        """Over this process's share of the validation part."""
+        """Return the total of -log p over this process's share of the validation part."""
         return corpus_nats(model, self.validation, self.share)
 
     def metrics(self, total: Nats) -> dict[str, float]:
-        """Cross-entropy in nats a token, `<eos>` included, and its exponential."""
+        """Return the cross-entropy in nats per token, `<eos>` included, and its exponential."""
         return {"cross_entropy": total.cross_entropy, "perplexity": perplexity(total)}
 
     def carried(self) -> dict[str, Tensor]:
-        """The state of the networks in the middle of an epoch."""
+        """Return the state of the networks in the middle of an epoch."""
         return {} if self.state is None else states.pack_state(self.state)
 
     def carry(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on with what `carried` gave."""
+        """Resume with the state that `carried` returned."""
         self.state = states.unpack_state(tensors) if tensors else None
 
 
 def batches(model: LanguageModel, tokens: Tokens, rows: int = 32, length: int = 35) -> Stream | Sentences:
-    """A part of a corpus as this model reads it: a stream, or sentences."""
+    """Return a part of a corpus in the form in which the model reads it: a stream, or sentences."""
     if model.backbone.needs_bos:
         return Sentences(tokens, model.boundary, rows * length)
     return Stream(tokens, model.boundary, rows, length)
 
 
 def read_batch(model: LanguageModel, batch: Batch, state: NetworkState | None) -> tuple[Tensor, NetworkState]:
-    """The sum of -log p over the targets of a batch, and the last state; `state` None is a fresh start."""
+    """Return the sum of -log p over the targets of a batch, and the last state; None is the initial state."""
     device = model.device
     if state is None:
         state = model.start(batch.inputs.shape[0])
     elif state.batch_size != batch.inputs.shape[0]:
         raise NdstackError(
-            f"a state for {state.batch_size} rows carried to a chunk of {batch.inputs.shape[0]}; a run goes "
-            "on with as many rows and processes as it began with"
+            f"a state for {state.batch_size} rows carried to a chunk of {batch.inputs.shape[0]}; resume a "
+            "run with the number of rows and processes with which it began"
         )
     hidden, state = model.hidden(batch.inputs.to(device), state)
     return total_loss(hidden, model.output, batch.targets.to(device)), state
@@ -114,13 +114,13 @@ def corpus_nats(
     share: Share | None = None,
     progress: Advance = no_progress,
 ) -> Nats:
-    """The total of -log p, without dropout, over this process's share.
+    """Return the total of -log p, without dropout, over this process's share of a part of a corpus.
 
     Args:
         model: any language model.
-        part: from `batches`.
-        share: which of several processes this is.
-        progress: called with 1 after each chunk or batch.
+        part: a part of a corpus, from `batches`.
+        share: the number of this process among several.
+        progress: a function that is called with 1 after each chunk or batch.
     """
     share = share or Share()
     nats, symbols = 0.0, 0
@@ -140,12 +140,12 @@ def corpus_nats(
 
 
 def perplexity(total: Nats) -> float:
-    """exp of the mean of -log p; infinite if that is too much for a number."""
+    """Return the exponential of the mean of -log p; infinity if it is too large for a float."""
     return math.exp(total.cross_entropy) if total.cross_entropy < 700 else math.inf
 
 
 def check_fit(corpus: Corpus, model: LanguageModel) -> None:
-    """Raise an error in one line unless the model knows the words of the corpus, in its order."""
+    """Raise an error unless the alphabet of the model is the vocabulary of the corpus."""
     if model.alphabet != corpus.vocabulary.words:
         raise NdstackError(
             f"the model knows {len(model.alphabet):,} words, expected the {len(corpus.vocabulary.words):,} "

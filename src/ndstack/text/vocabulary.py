@@ -1,8 +1,8 @@
-"""The words that a model knows: one index each, `<unk>` for all others, `<eos>` at the end of a line.
+"""Vocabularies: one index for each known word, `<unk>` for all other words, `<eos>` for the end of a line.
 
-Words are ordered by how often they occur, the commonest first; words that are equally common, by their
-letters. `<eos>` has the index after the last word, which is the string boundary of
-`ndstack.nn.LanguageModel`: the words, without it, are that model's alphabet.
+Words are ordered by frequency, the most frequent first, and alphabetically if they are equally frequent.
+`<eos>` has the index after the last word, which is the string boundary of `ndstack.nn.LanguageModel`; the
+other words are the alphabet of that model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Vocabulary:
     """The words that a model knows.
 
     Attributes:
-        words: all but `<eos>`, among them `<unk>`.
+        words: all words except `<eos>`; `<unk>` is one of them.
     """
 
     words: tuple[str, ...]
@@ -35,7 +35,7 @@ class Vocabulary:
             raise DatasetError(f"a vocabulary has distinct words, {UNKNOWN} among them and {END} not")
 
     def __len__(self) -> int:
-        """The number of types, `<eos>` included."""
+        """Return the number of types, `<eos>` included."""
         return len(self.words) + 1
 
     @functools.cached_property
@@ -54,33 +54,33 @@ class Vocabulary:
         return len(self.words)
 
     def index(self, word: str) -> int:
-        """The index of a word: as it stands if it is known so, else in lower case, else that of `<unk>`."""
+        """Return the index of a word as written, or else in lower case, or else that of `<unk>`."""
         found = self.indices.get(word)
         if found is None:
             found = self.indices.get(word.lower(), self.unknown)
         return found
 
     def encode(self, words: Iterable[str]) -> list[int]:
-        """The indices of some words."""
+        """Return the indices of some words."""
         return [self.index(word) for word in words]
 
     def decode(self, indices: Iterable[int]) -> list[str]:
-        """The words of some indices."""
+        """Return the words of some indices."""
         known = (*self.words, END)
         return [known[index] for index in indices]
 
     def unknown_words(self, words: Iterable[str]) -> list[str]:
-        """Those of some words that become `<unk>` though they are not written so."""
+        """Return the words that become `<unk>`, except `<unk>` itself."""
         return [word for word in words if word != UNKNOWN and self.index(word) == self.unknown]
 
 
 def from_counts(counts: Counter[str], size: int | None = None, min_count: int = 1) -> Vocabulary:
-    """The vocabulary of a text.
+    """Return the vocabulary of a text.
 
     Args:
-        counts: how often each word occurs.
-        size: keep so many types at most, `<unk>` and `<eos>` included; None for no limit.
-        min_count: leave out words that occur less often.
+        counts: the number of occurrences of each word.
+        size: the largest number of types, including `<unk>` and `<eos>`; None for no limit.
+        min_count: the smallest number of occurrences with which a word is kept.
     """
     if size is not None and size < 2:
         raise DatasetError(f"a vocabulary of size {size} asked for, expected 2 ({UNKNOWN} and {END}) or more")
@@ -99,7 +99,7 @@ def from_counts(counts: Counter[str], size: int | None = None, min_count: int = 
 
 
 def read_vocabulary(path: Path) -> Vocabulary:
-    """A vocabulary from a file of one word a line; `<unk>` is added if it is not there, `<eos>` left out."""
+    """Return the vocabulary in a file with one word per line; `<unk>` is added, and `<eos>` is ignored."""
     lines = files.read_text(path, DatasetError).split("\n")
     first: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
@@ -107,10 +107,10 @@ def read_vocabulary(path: Path) -> Vocabulary:
         if not word or word == END:
             continue
         if len(word.split()) > 1:
-            raise DatasetError(f"{path}, line {number}: {word!r} given, expected one word a line")
+            raise DatasetError(f"{path}, line {number}: {word!r} given, expected one word per line")
         if word in first:
-            raise DatasetError(f"{path}, line {number}: {word!r} is in line {first[word]} already")
+            raise DatasetError(f"{path}, line {number}: {word!r} is already in line {first[word]}")
         first[word] = number
     if not first.keys() - {UNKNOWN}:
-        raise DatasetError(f"{path} has no words; expected one a line")
+        raise DatasetError(f"{path} has no words; expected one per line")
     return Vocabulary((*first, *(() if UNKNOWN in first else (UNKNOWN,))))

@@ -1,7 +1,10 @@
 """Training: the loop, its schedule, run folders that can be resumed exactly, evaluation."""
 
-from ndstack.training.config import CorpusConfig, DataConfig, ModelOptions, RunConfig, TrainingConfig
-from ndstack.training.evaluation import Evaluation, Row, evaluate
+from ndstack.settings.data import CorpusConfig, DataConfig
+from ndstack.settings.model import ModelOptions
+from ndstack.settings.run import RunConfig
+from ndstack.settings.training import TrainingConfig
+from ndstack.training.evaluation import Evaluation, Row, evaluate, evaluate_task
 from ndstack.training.launch import train
 from ndstack.training.loop import Result, fit
 from ndstack.training.material import make_data, make_model, make_test_data
@@ -27,6 +30,7 @@ __all__ = [
     "TrainingConfig",
     "change_settings",
     "evaluate",
+    "evaluate_task",
     "fit",
     "make_data",
     "make_model",

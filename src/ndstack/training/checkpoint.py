@@ -49,12 +49,12 @@ class Progress(BaseModel):
 def fingerprint(run: Run, model: LanguageModel) -> str:
     """A checksum of what must not change in the middle of a run."""
     shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
-    # Without defaults, so that a new version with a new setting can go on with an old run.
+    # Without defaults, so that a new version with a new setting can resume an old run.
     fixed = run.config.model_dump_json(exclude={"training": set(FREE)}, exclude_defaults=True)
     return hashlib.sha256(f"{fixed}{shapes}".encode()).hexdigest()
 
 
-def save(
+def save_state(
     run: Run,
     progress: Progress,
     model: LanguageModel,
@@ -71,7 +71,7 @@ def save(
     run.replace(STATE, pack_tensors(tensors, progress.model_dump_json()))
 
 
-def restore(
+def restore_state(
     run: Run,
     fresh: Progress,
     model: LanguageModel,
@@ -91,8 +91,8 @@ def restore(
         raise TrainingError(f"{path} is not the state of a run: {first_problem(error)}") from None
     if progress.fingerprint != given:
         raise TrainingError(
-            f"{run.folder} was trained with another configuration or model than is given now; go on with the "
-            "one it began with, or begin a new run in another folder"
+            f"{run.folder} was trained with another configuration or model than is given now; resume with "
+            "the one it began with, or begin a new run in another folder"
         )
     if progress.stage >= stages.count:
         raise TrainingError(f"{path} is in stage {progress.stage + 1}, but the run has {stages.count}")

@@ -11,7 +11,7 @@ from ndstack.grammars.grammar import Word
 from ndstack.languages import Dataset
 from ndstack.nn import LanguageModel
 from ndstack.progress import Advance, no_progress
-from ndstack.training.task import encode_by_length, total_nats
+from ndstack.training.task import Task, encode_by_length, total_nats
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Row:
     strings: int
     symbols: int
     cross_entropy: float
-    """Of the model, in nats a symbol."""
+    """The cross-entropy of the model, in nats per symbol."""
     lower_bound: float
     """Of the true distribution; for strings of one length, given the length."""
 
@@ -51,6 +51,25 @@ class Evaluation:
             "overall": self.overall.as_json(),
             "by_length": [row.as_json() for row in self.by_length],
         }
+
+
+def evaluate_task(
+    model: LanguageModel, task: Task, split: Literal["train", "validation", "test"] = "test"
+) -> dict[str, Any]:
+    """Measure a model on a registered task: what the task reports of its validation or test data.
+
+    Args:
+        model: a language model over the task's alphabet.
+        task: one that has a method `test`, for its test data, which is called like `validate`.
+        split: "validation" or "test".
+    """
+    measure = task.validate if split == "validation" else getattr(task, split, None)
+    if measure is None:
+        raise TrainingError(
+            f"the task {type(task).__name__} has no {split} data; use --split validation, or give it a "
+            f"method `{split}` like `validate`"
+        )
+    return {"split": split, **task.metrics(measure(model))}
 
 
 def evaluate(

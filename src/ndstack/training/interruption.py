@@ -11,7 +11,7 @@ from typing import Any, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 TOGETHER = 1.0
-"""Signals that come within so many seconds are one: of a terminal, and of the process that passes it on."""
+"""Signals within this number of seconds count as one: a terminal sends them, and a parent process, too."""
 
 
 class Interruption:

@@ -17,24 +17,23 @@ from ndstack import files, processes
 from ndstack.errors import NdstackError, TrainingError
 from ndstack.languages import Dataset
 from ndstack.nn import LanguageModel
-from ndstack.nn.storage.description import describe
+from ndstack.nn.storage.description import describe_model
 from ndstack.ops.runtime import threads
 from ndstack.processes import cores
-from ndstack.training.config import RunConfig, TrainingConfig
+from ndstack.settings.run import RunConfig
+from ndstack.settings.training import TrainingConfig
 from ndstack.training.interruption import PassedOn
 from ndstack.training.loop import Result, fit
 from ndstack.training.material import (
     Show,
-    check,
-    check_data,
-    checksums,
-    find_language,
-    make_data,
-    make_model,
+    data_checksums,
+    is_task,
+    make_checked,
+    make_formal,
     start_checksum,
     take_start,
 )
-from ndstack.training.observers import JSONLines, Observer, Observers, TensorBoard
+from ndstack.training.observers import MetricsLines, Observer, Observers, TensorBoard
 from ndstack.training.run import STATE, Run, is_run
 from ndstack.training.task import Share, Task
 
@@ -50,14 +49,6 @@ Maker = Callable[[RunConfig, Share, Show], tuple[LanguageModel, Dataset | Task]]
 """What is trained on what, for one of several processes: a function of a module, so that all can have it."""
 
 
-def make_formal(config: RunConfig, share: Share, show: Show) -> tuple[LanguageModel, Dataset | Task]:
-    """A model of a formal language. What can be wrong with it is found before strings are sampled."""
-    language = find_language(config)
-    check_data(config, language)
-    model = make_model(config, language)
-    return model, make_data(config, show, language)
-
-
 def train(
     folder: str | Path,
     config: RunConfig | None = None,
@@ -66,12 +57,12 @@ def train(
     tensorboard: bool = False,
     make: Maker = make_formal,
 ) -> Result:
-    """Begin a run in a new folder or, without a configuration, go on with the one that is there.
+    """Begin a run in a new folder or, without a configuration, resume the one in the folder.
 
     Args:
         folder: of the run.
         config: all of it.
-        show: progress bars on a terminal, a line of JSON an epoch, or nothing.
+        show: progress bars on a terminal, a line of JSON per epoch, or nothing.
         tensorboard: whether to write for TensorBoard, too, to `tensorboard/` in the folder.
         make: makes the model and what it learns.
     """
@@ -97,12 +88,10 @@ def train(
 
 
 def _try(config: RunConfig, make: Maker) -> int:
-    """Make the model once before processes are started, so that they all can; the bytes of its parameters."""
-    if config.corpus is None:
-        model = check(config)
-    else:
-        model, _ = make(config, Share(), "nothing")
-        take_start(config, model)
+    """Make the model once before processes are started that all make it; the bytes of its parameters."""
+    formal = make is make_formal and not is_task(config.language)
+    model = make_checked(config)[0] if formal else make(config, Share(), "nothing")[0]
+    take_start(config, model)
     return sum(parameter.nbytes for parameter in model.parameters())
 
 
@@ -113,10 +102,10 @@ def settle(config: RunConfig) -> RunConfig:
         training = training.model_copy(update={"threads": max(1, cores() // training.processes)})
     data = config.data
     if data.folder is not None:
-        data = data.model_copy(update={"sha256": checksums(Path(data.folder))})
+        data = data.model_copy(update={"sha256": data_checksums(Path(data.folder))})
     settled: dict[str, Any] = {"training": training, "data": data}
     if config.start_from is not None:
-        source = files.real(config.start_from)
+        source = files.real_path(config.start_from)
         settled |= {"start_from": str(source), "start_sha256": start_checksum(source)}
     return config.model_copy(update=settled)
 
@@ -216,7 +205,7 @@ def _work(
         model, data = make(config, Share(fabric.global_rank, fabric.world_size), shown)
         if not resume or not (folder / STATE).exists():
             take_start(config, model)
-        description = describe(model)
+        description = describe_model(model)
         if first and not resume:
             folder.mkdir(parents=True, exist_ok=True)
             held.enter_context(files.locked(folder))
@@ -240,9 +229,10 @@ def _observer(folder: Path, config: RunConfig, show: Show, tensorboard: bool) ->
         from ndstack.training.terminal import Terminal
 
         watched = "difference" if config.corpus is None else "perplexity"
+        watched = "cross_entropy" if is_task(config.language) and config.corpus is None else watched
         chosen.append(Terminal(f"{config.model} on {config.language}", watched))
     if show == "json":
-        chosen.append(JSONLines())
+        chosen.append(MetricsLines())
     if tensorboard:
         chosen.append(TensorBoard(folder / "tensorboard"))
     return Observers(*chosen)

@@ -1,4 +1,4 @@
-"""The training loop: epochs of steps, validation, the schedule, the best model, and a state to go on from."""
+"""The training loop: epochs of steps, validation, the schedule, the best model, a state to resume from."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from ndstack.errors import TrainingError
 from ndstack.languages import Dataset
 from ndstack.languages.datasets import own_grammar
 from ndstack.nn import LanguageModel
-from ndstack.nn.storage.description import describe
+from ndstack.nn.storage.description import describe_model
 from ndstack.nn.storage.files import CONFIGURATION as MODEL
 from ndstack.nn.storage.files import read_tensors
+from ndstack.settings.data import DataConfig
+from ndstack.settings.run import RunConfig
+from ndstack.settings.training import TrainingConfig
 from ndstack.training import checkpoint
 from ndstack.training.checkpoint import Progress
-from ndstack.training.config import DataConfig, RunConfig, TrainingConfig
 from ndstack.training.group import Group, Signals
 from ndstack.training.interruption import Interruption
 from ndstack.training.observers import Observer
@@ -82,7 +84,7 @@ def fit(
         data: a data set of a formal language, or another task. Stages before the last draw strings of their
             own lengths from the same language and seed, so they need a data set.
         config: the dissertation's recipe if not given.
-        folder: a run folder; a new one, or one to go on with. If not given, nothing is written.
+        folder: a run folder; a new one, or one to resume. If not given, nothing is written.
         observer: is told what happens; silent if not given.
         fabric: a launched Fabric with the device and the processes; one process on the model's device if not
             given.
@@ -119,7 +121,7 @@ class _Trainer:
         self.optimizer = _optimizer(self.parameters, stages.config(0))
         self.progress = Progress(schedule=Schedule(learning_rate=stages.config(0).learning_rate))
         if run is not None:
-            self.progress = checkpoint.restore(
+            self.progress = checkpoint.restore_state(
                 run, self.progress, model, self.optimizer, stages, self.group.rank
             )
         self._enter()
@@ -162,13 +164,14 @@ class _Trainer:
         """Train until the schedule of the stage says stop; why it does."""
         progress = self.progress
         while (reason := progress.schedule.stopped(self.config)) is None:
-            began = time.monotonic()
+            began, worked = time.monotonic(), time.process_time()
             try:
                 self._epoch()
                 self._end_epoch()
             finally:
                 if self.writer is not None:
-                    self.writer.add_time(progress.epoch + (progress.step > 0), time.monotonic() - began)
+                    epoch, seconds = progress.epoch + (progress.step > 0), time.monotonic() - began
+                    self.writer.add_time(epoch, seconds, time.process_time() - worked)
         return reason
 
     def _next_stage(self, reason: str) -> None:
@@ -267,7 +270,7 @@ class _Trainer:
     def _save(self) -> None:
         carried = self.group.gather(self.task.carried())
         if self.writer is not None:
-            checkpoint.save(self.writer, self.progress, self.model, self.optimizer, carried)
+            checkpoint.save_state(self.writer, self.progress, self.model, self.optimizer, carried)
         self.saved = time.monotonic()
 
     def _keep_snapshot(self) -> None:
@@ -308,10 +311,10 @@ def _run(
     """The run in a folder; begun by the first process if it is not there, once all can be described."""
     if fabric is None or fabric.global_rank == 0:
         if not is_run(folder):
-            config_of_run, description = made_in_python(data, config), describe(model)
+            config_of_run, description = made_in_python(data, config), describe_model(model)
             Run.create(folder, config_of_run, description)
         elif not (folder / MODEL).exists():
-            Run.open(folder).complete(describe(model))
+            Run.open(folder).complete(describe_model(model))
     if fabric is not None:
         fabric.barrier()
     return Run.open(folder)

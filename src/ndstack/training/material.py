@@ -7,30 +7,78 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from ndstack import files
+from ndstack import files, register
 from ndstack.errors import TrainingError
-from ndstack.languages import Dataset, Language, from_grammar, get, make_dataset, read_dataset
+from ndstack.languages import NAMES, Dataset, Language, from_grammar, get, make_dataset, read_dataset
 from ndstack.languages.datasets import SPLITS, own_grammar
 from ndstack.nn import LanguageModel, models
 from ndstack.nn.storage.files import read_tensors
 from ndstack.progress import progress_bar
-from ndstack.training.config import RunConfig
+from ndstack.settings.run import RunConfig
 from ndstack.training.run import BEST, Run
+from ndstack.training.task import Share, Task
 
 Show = Literal["terminal", "json", "nothing"]
-"""Progress bars, a line of JSON an epoch, or nothing."""
+"""Progress bars, a line of JSON per epoch, or nothing."""
 
 
-def check(config: RunConfig) -> LanguageModel:
-    """Raise an error in one line if language, lengths or model are not there; the model, if they are."""
-    language = find_language(config)
-    check_data(config, language)
-    model = make_model(config, language)
-    take_start(config, model)
-    return model
+def make_formal(config: RunConfig, share: Share, show: Show) -> tuple[LanguageModel, Dataset | Task]:
+    """A model and what it learns: a formal language, or a registered task.
+
+    What can be wrong with a language or a model is found before strings are sampled.
+    """
+    task = make_task(config, share)
+    if task is not None:
+        return make_model(config, _alphabet_of(task, config.language)), task
+    model, language = make_checked(config)
+    return model, make_data(config, show, language)
 
 
-def check_data(config: RunConfig, language: Language) -> None:
+def make_checked(config: RunConfig) -> tuple[LanguageModel, Language]:
+    """The model and the language of a run; an error in one line if they, or strings, are not there."""
+    language = language_of(config)
+    _check_data(config, language)
+    return make_model(config, language), language
+
+
+def is_task(name: str) -> bool:
+    """Whether this is the name of a registered task, and not of a formal language."""
+    base = name.partition("(")[0]
+    return base not in NAMES and register.language.find(base) is None and register.task.find(base) is not None
+
+
+def check_language(name: str) -> None:
+    """Raise an error in one line unless this is the name of a formal language or of a registered task."""
+    if not is_task(name):
+        get(name)
+
+
+def make_task(config: RunConfig, share: Share | None = None) -> Task | None:
+    """The registered task that a run learns; None if it learns a formal language or text."""
+    own = config.grammar is not None or config.corpus is not None or config.data.folder is not None
+    if own or not is_task(config.language):
+        return None
+    make = register.task.find(config.language.partition("(")[0])
+    assert make is not None
+    task = make(config, share or Share())
+    if not isinstance(task, Task):
+        raise TrainingError(
+            f"{config.language} was registered as a task, but {task!r} does not have all methods of "
+            "ndstack.training.Task"
+        )
+    return task
+
+
+def _alphabet_of(task: Task, name: str) -> tuple[str, ...]:
+    alphabet = getattr(task, "alphabet", None)
+    if not alphabet:
+        raise TrainingError(
+            f"the task {name} has no `alphabet`, the symbols that models of it read and write"
+        )
+    return tuple(alphabet)
+
+
+def _check_data(config: RunConfig, language: Language) -> None:
     """Raise an error in one line if there are no strings as a run wants them."""
     data = config.data
     if not data.train or not data.validation:
@@ -43,12 +91,14 @@ def check_data(config: RunConfig, language: Language) -> None:
             raise TrainingError(f"{language.name} has no strings of lengths {low}..{high}")
 
 
-def find_language(config: RunConfig) -> Language:
+def language_of(config: RunConfig) -> Language:
     """The language of a run."""
     if config.corpus is not None:
         raise TrainingError("this run is on text, not on a formal language; use the commands of ndstack text")
     if config.grammar is not None:
         return from_grammar(config.grammar, name=config.language)
+    if is_task(config.language):
+        raise TrainingError(f"{config.language} is a task, not a formal language; this needs a language")
     return get(config.language)
 
 
@@ -56,7 +106,7 @@ def make_model(config: RunConfig, language: Language | Iterable[str]) -> Languag
     """The model of a run, with its first parameters, for a language or for the symbols of an alphabet."""
     if config.model is None:
         raise TrainingError("the model of this run was made in Python, so there is no name to make it from")
-    model = models.build(config.model, language, seed=config.seed, **config.options.model_dump())
+    model = models.build_from(config.options, config.model, language, seed=config.seed)
     return model.double() if config.training.precision == "64" else model
 
 
@@ -97,13 +147,13 @@ def make_data(config: RunConfig, show: Show = "nothing", language: Language | No
     """
     data = config.data
     if data.folder is None:
-        language = find_language(config) if language is None else language
+        language = language_of(config) if language is None else language
         plan = data.model_copy(update={"test_per_length": 0})
         if show != "terminal":
             return make_dataset(language, config.seed, plan)
         with progress_bar(f"sampling {language.name}", data.train + data.validation) as advance:
             return make_dataset(language, config.seed, plan, progress=advance)
-    if data.sha256 is not None and checksums(Path(data.folder)) != data.sha256:
+    if data.sha256 is not None and data_checksums(Path(data.folder)) != data.sha256:
         raise TrainingError(
             f"{data.folder} has changed since the run began; begin a new run in another folder"
         )
@@ -115,7 +165,7 @@ def make_test_data(config: RunConfig) -> Dataset:
     if config.data.folder is not None:
         return make_data(config)
     plan = config.data.model_copy(update={"train": 0, "validation": 0})
-    return make_dataset(find_language(config), config.seed, plan)
+    return make_dataset(language_of(config), config.seed, plan)
 
 
 def use_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
@@ -124,12 +174,12 @@ def use_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     own = {
         "language": dataset.language.name,
         "grammar": own_grammar(dataset.language),
-        "data": dataset.plan.model_dump() | {"folder": str(files.real(folder))},
+        "data": dataset.plan.model_dump() | {"folder": str(files.real_path(folder))},
     }
     return {**values, **own}
 
 
-def checksums(folder: Path) -> dict[str, str]:
+def data_checksums(folder: Path) -> dict[str, str]:
     """Of the strings in a data folder, by split."""
     try:
         return {split: hashlib.sha256((folder / f"{split}.txt").read_bytes()).hexdigest() for split in SPLITS}

@@ -1,4 +1,4 @@
-"""Who is told what happens in a run: a terminal, a machine, TensorBoard, or nobody."""
+"""Observers, which are told what happens in a run: a terminal, lines of JSON, TensorBoard."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ndstack.errors import TrainingError
 
 if TYPE_CHECKING:
+    from ndstack.settings.training import TrainingConfig
     from ndstack.training.checkpoint import Progress
-    from ndstack.training.config import TrainingConfig
     from ndstack.training.loop import Result
 
 
@@ -18,10 +18,10 @@ class Observer:
     """Ignores everything; others override what they need."""
 
     def start(self, config: TrainingConfig, progress: Progress) -> None:
-        """A run begins or goes on."""
+        """A run begins or is resumed."""
 
     def epoch(self, progress: Progress, steps: int) -> None:
-        """An epoch begins or goes on."""
+        """An epoch begins or is resumed."""
 
     def step(self, progress: Progress, loss: float) -> None:
         """A step is done."""
@@ -73,7 +73,7 @@ class Observers(Observer):
             observer.close()
 
 
-class JSONLines(Observer):
+class MetricsLines(Observer):
     """Prints the metrics of every epoch as one line of JSON."""
 
     def validated(self, progress: Progress) -> None:
@@ -95,7 +95,7 @@ class TensorBoard(Observer):
         self._writer: Any = None
 
     def start(self, config: TrainingConfig, progress: Progress) -> None:
-        """Go on after the epochs that are complete."""
+        """Continue after the epochs that are complete."""
         self._writer = self._make(str(self.folder), purge_step=progress.epoch + 1)
 
     def validated(self, progress: Progress) -> None:

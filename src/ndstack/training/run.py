@@ -5,10 +5,10 @@
 | `config.json` | the complete configuration: the same run again from it |
 | `model.json` | what the model is made of |
 | `environment.json` | versions and machine, for the record |
-| `metrics.jsonl` | one line an epoch; the same bytes however often the run was interrupted |
-| `times.jsonl` | seconds of each epoch |
+| `metrics.jsonl` | one line per epoch; the same bytes however often the run was interrupted |
+| `times.jsonl` | seconds of each epoch, by the clock and of processors |
 | `best.safetensors` | the parameters with the lowest validation cross-entropy |
-| `last/state.safetensors` | all that going on needs: parameters, optimizer, schedule, position, metrics |
+| `last/state.safetensors` | all that resuming needs: parameters, optimizer, schedule, position, metrics |
 | `snapshots/` | parameters after each epoch, on request |
 | `log.txt` | what happened when |
 """
@@ -30,11 +30,12 @@ from pydantic import ValidationError
 from ndstack import files, zoo
 from ndstack.errors import NdstackError, TrainingError, first_problem
 from ndstack.nn import LanguageModel
-from ndstack.nn.storage.description import ModelConfig
+from ndstack.nn.storage.description import ModelDescription
 from ndstack.nn.storage.files import CONFIGURATION as MODEL
 from ndstack.nn.storage.files import load, pack_tensors, read_note, read_tensors
 from ndstack.processes import cores
-from ndstack.training.config import RunConfig, merge
+from ndstack.settings.reading import flatten, merge
+from ndstack.settings.run import RunConfig
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
@@ -53,7 +54,7 @@ class Run:
         self.folder, self.config = Path(folder), config
 
     @classmethod
-    def create(cls, folder: str | Path, config: RunConfig, model: ModelConfig | None = None) -> Run:
+    def create(cls, folder: str | Path, config: RunConfig, model: ModelDescription | None = None) -> Run:
         """Begin a run in a new or empty folder.
 
         The configuration comes first: whatever happens after that, the run can be resumed.
@@ -74,7 +75,7 @@ class Run:
             raise TrainingError(f"cannot make a run in {folder}: {error.strerror or error}") from None
         return run
 
-    def complete(self, model: ModelConfig | None) -> None:
+    def complete(self, model: ModelDescription | None) -> None:
         """Write what a run has besides its configuration if it is missing, and what the model is made of."""
         (self.folder / STATE).parent.mkdir(exist_ok=True)
         if not (self.folder / ENVIRONMENT).exists():
@@ -85,7 +86,7 @@ class Run:
             self.replace(MODEL, model.model_dump_json(indent=2) + "\n")
 
     def tidy(self) -> None:
-        """Remove what killed processes left behind; only for who holds the folder (`files.locked`)."""
+        """Remove what killed processes left behind; only for the process that has locked the folder."""
         files.tidy(self.folder, (self.folder / STATE).parent, self.folder / SNAPSHOTS)
 
     @classmethod
@@ -121,15 +122,25 @@ class Run:
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         self._append(LOG, f"{now} {message}\n")
 
-    def add_time(self, epoch: int, seconds: float) -> None:
-        """Note how long this process worked on an epoch."""
-        self._append(TIMES, json.dumps({"epoch": epoch, "seconds": round(seconds, 3)}) + "\n")
+    def add_time(self, epoch: int, seconds: float, processor_seconds: float | None = None) -> None:
+        """Note how long this process worked on an epoch: by the clock, and on processors."""
+        times = {"seconds": seconds} | (
+            {"processor_seconds": processor_seconds} if processor_seconds is not None else {}
+        )
+        line = {"epoch": epoch, **{name: round(value, 3) for name, value in times.items()}}
+        self._append(TIMES, json.dumps(line) + "\n")
 
-    def seconds(self) -> dict[int, float]:
-        """How long each epoch took, all sessions together."""
+    def seconds(self, kind: str = "seconds") -> dict[int, float]:
+        """How long each epoch took, all sessions together.
+
+        Args:
+            kind: "seconds" by the clock, or "processor_seconds", which other programs on the machine do not
+                lengthen, and which runs of older versions lack.
+        """
         total: dict[int, float] = {}
         for line in self._lines(TIMES, "epoch", "seconds"):
-            total[line["epoch"]] = total.get(line["epoch"], 0.0) + line["seconds"]
+            if kind in line:
+                total[line["epoch"]] = total.get(line["epoch"], 0.0) + line[kind]
         return total
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -229,7 +240,7 @@ class Run:
 
     @contextlib.contextmanager
     def _writing(self, name: str) -> Iterator[Path]:
-        """The path of a file to write to; if that fails, the error says how to go on."""
+        """The path of a file to write to; if that fails, the error says how to resume."""
         path = self.folder / name
         try:
             yield path
@@ -299,20 +310,12 @@ def environment() -> dict[str, Any]:
     }
 
 
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as `training.clip` and the like."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return flat
-
-
 FREE = ("max_epochs", "stop_after", "checkpoint_seconds", "snapshots")
 """Settings of the training that may change in the middle of a run."""
 
 
 def change_settings(folder: str | Path, values: Mapping[str, Any]) -> None:
-    """Change settings of a run before it goes on; only those that may change.
+    """Change settings of a run before it is resumed; only those that may change.
 
     Args:
         folder: of the run.
@@ -330,7 +333,7 @@ def change_settings(folder: str | Path, values: Mapping[str, Any]) -> None:
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name) and name.removeprefix("training.") not in FREE:
             raise TrainingError(
-                f"{name} is {after.get(name)} now, but the run began with {before.get(name)}; go on without "
+                f"{name} is {after.get(name)} now, but the run began with {before.get(name)}; resume without "
                 "it, or begin a new run in another folder"
             )
     with files.locked(run.folder):

@@ -9,7 +9,7 @@ import math
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
-from ndstack.training.config import TrainingConfig
+from ndstack.settings.training import TrainingConfig
 
 
 class Schedule(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ndstack.errors import TrainingError
 from ndstack.languages import Dataset, make_dataset
 from ndstack.nn import LanguageModel
-from ndstack.training.config import TrainingConfig
+from ndstack.settings.training import TrainingConfig
 from ndstack.training.task import FormalTask, Share, Task
 
 

@@ -73,7 +73,7 @@ class Task(Protocol):
         """What goes over from one step to the next besides the parameters."""
 
     def carry(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on with what `carried` gave."""
+        """Continue with what `carried` returned."""
 
 
 class Order:
@@ -134,7 +134,7 @@ class FormalTask:
         return total_nats(model, mine, self.eos)
 
     def metrics(self, total: Nats) -> dict[str, float]:
-        """Cross-entropy, lower bound and their difference, in nats a symbol."""
+        """Cross-entropy, lower bound and their difference, in nats per symbol."""
         value = total.cross_entropy
         return {
             "cross_entropy": value,

@@ -14,8 +14,8 @@ from ndstack.training.observers import Observer
 from ndstack.training.run import best_epoch
 
 if TYPE_CHECKING:
+    from ndstack.settings.training import TrainingConfig
     from ndstack.training.checkpoint import Progress
-    from ndstack.training.config import TrainingConfig
     from ndstack.training.loop import Result
 
 

@@ -1,1 +1,1 @@
-"""A page in the browser that shows what the stacks of a model do while it reads (`ndstack explore`)."""
+"""The explorer: a page in the browser that shows the stacks of a model while it reads (`ndstack explore`)."""

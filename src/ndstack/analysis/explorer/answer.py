@@ -1,9 +1,10 @@
-"""Everything the page shows about one string and one model, in one answer: sliding needs no server."""
+"""The answer about one string and one model, which contains everything that the page shows about it."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,33 +21,35 @@ from ndstack.analysis.stack_wfa import (
     stack_wfa_marginals,
 )
 from ndstack.analysis.trace import BOS, Trace
+from ndstack.analysis.transition_weights import Floats
 from ndstack.nn.proofs.recognition import Recognizer
 
 if TYPE_CHECKING:
     from nltk import Tree
 
-Json = dict[str, Any]
+Json = dict[str, object]
+"""A JSON object."""
 
 STACKS = 6
-"""How many stacks stand side by side."""
+"""The number of stacks that are shown side by side."""
 EDGES = 48
-"""How many edges of the stack WFA are drawn."""
+"""The number of edges of the stack WFA that are drawn."""
 BEST = 3
-"""How many runs can be looked at."""
+"""The number of runs that can be selected."""
 SEARCH = 500_000
-"""Multiplications in search of the most probable stacks, at each time."""
+"""The number of multiplications in the search for the most probable stacks at each time."""
 
 
 def answer(
     source: Source, word: tuple[str, ...], trace: Trace | None = None, check: Check = always_wanted
 ) -> Json:
-    """What the page needs to show a model reading a string, for `json.dumps`.
+    """Return what the page needs to show a model reading a string, for `json.dumps`.
 
     Args:
         source: the model.
         word: the string.
-        trace: of the model on the string, if it has been made.
-        check: called now and then; what it raises ends the work.
+        trace: the trace of the model on the string, if there is one already.
+        check: a function that is called regularly, and ends the computation by raising an error.
     """
     trace = source.trace(word) if trace is None else trace
     first = int(trace.predictions is not None and bool(getattr(source.model, "bos", False)))
@@ -65,7 +68,7 @@ def answer(
 
 
 def _notes(source: Source, trace: Trace) -> Json:
-    """In words, what there is not, and why."""
+    """Return sentences about what is missing, and why."""
     notes = {}
     if isinstance(source.model, Recognizer):
         notes["next"] = "A compiled recogniser accepts or rejects; it does not predict."
@@ -75,10 +78,10 @@ def _notes(source: Source, trace: Trace) -> Json:
         )
     else:
         low, high = source.lengths
-        notes["nowhere"] = f"No string of length {low} to {high} of {source.language.name} goes on like this."
+        notes["nowhere"] = f"No string of length {low} to {high} of {source.language.name} begins like this."
     if not trace.stacks:
-        notes["stack"] = "This model has no stack: there is nothing to see but what it predicts."
-    return notes
+        notes["stack"] = "This model has no stack; only its predictions are shown."
+    return {**notes}
 
 
 def _stack(trace: StackTrace, check: Check) -> Json:
@@ -96,7 +99,7 @@ def _stack(trace: StackTrace, check: Check) -> Json:
 
 
 def _automaton(runs: StackRuns, check: Check) -> Json:
-    """The runs of a nondeterministic stack: posteriors, the best ones, and what there is at each time."""
+    """Return the posterior and the best runs of a nondeterministic stack, and its stacks at each time."""
     weights = runs.weights
     alive = runs.log_weight > -math.inf
     accepting = runs.accepting() if weights.accept is not None else runs
@@ -115,7 +118,7 @@ def _automaton(runs: StackRuns, check: Check) -> Json:
 
 
 def _run(run: StackRun) -> Json:
-    """A run; a move is [action, state, symbol, state after it, symbol pushed or None]."""
+    """Return a run; a move is [action, state, symbol, next state, symbol pushed or None]."""
     leaves = iter(range(1, len(run.moves) + 1))
     moves = [[ACTIONS.index(m.action), m.state, m.symbol, m.target, m.pushed] for m in run.moves]
     return {
@@ -126,14 +129,14 @@ def _run(run: StackRun) -> Json:
     }
 
 
-def _tree(tree: Tree, leaves: Any) -> Json:
-    """A node with its children; a leaf is the step at which it is read."""
+def _tree(tree: Tree, leaves: Iterator[int]) -> Json:
+    """Return a node with its children; a leaf is the step at which its symbol is read."""
     children = [next(leaves) if isinstance(child, str) else _tree(child, leaves) for child in tree]
     return {"label": tree.label(), "children": children}
 
 
 def _times(runs: StackRuns, check: Check) -> list[Json]:
-    """The most probable stacks and the stack WFA at each time, from 0 on."""
+    """Return the most probable stacks and the stack WFA at each time, from 0 on."""
     found: list[Json] = []
     before: list[StackProbability] = []
     for time in range(runs.time + 1):
@@ -154,7 +157,7 @@ def _times(runs: StackRuns, check: Check) -> list[Json]:
 
 
 def _graph(graph: StackWFAMarginals) -> Json:
-    """Nodes [time, state, symbol, probability] and edges [from, to, symbol, log weight, probability]."""
+    """Return nodes [time, state, symbol, probability], edges [from, to, symbol, log weight, probability]."""
     number = {node: place for place, node in enumerate(graph.nodes)}
     edges = [
         [number[edge.source], number[edge.target], edge.symbol, round(edge.weight, 4), _short(p)]
@@ -165,10 +168,10 @@ def _graph(graph: StackWFAMarginals) -> Json:
 
 
 def _short(number: float) -> float:
-    """Five digits."""
+    """Return a number rounded to five significant digits."""
     return float(f"{number:.5g}")
 
 
-def _rounded(array: Any) -> Any:
-    """To six decimals, as lists."""
+def _rounded(array: Floats | None) -> list[object] | None:
+    """Return an array, rounded to six decimals, as lists."""
     return None if array is None else np.round(array, 6).tolist()

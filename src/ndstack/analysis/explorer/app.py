@@ -1,10 +1,10 @@
-"""The server behind the page: models by identifier, one answer for each string, no files but the page's."""
+"""The web application: models by identifier, one answer per string, and only the files of the page."""
 
 from __future__ import annotations
 
 import ipaddress
 import secrets
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from ndstack.analysis.explorer.answer import Json
 from ndstack.analysis.explorer.catalogue import Catalogue, UnknownModelError
 from ndstack.analysis.explorer.page_files import TYPES, asset, saved_page
 from ndstack.analysis.explorer.requests import SupersededError, TooManyError
@@ -23,7 +24,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 
 Identifier = Annotated[str, Field(max_length=200)]
 PageName = Annotated[str, Field(min_length=1, max_length=64)]
-"""What a page calls itself, so that its newest request ends the earlier ones."""
+"""The identifier of a page, with which its newest request supersedes earlier ones."""
 Number = Annotated[int, Field(ge=0, le=10_000)]
 
 
@@ -32,7 +33,7 @@ class _Question(BaseModel):
 
 
 class Look(_Question):
-    """Which string to read with which model."""
+    """A request to let a model read a string."""
 
     model: Identifier
     text: Annotated[str, Field(max_length=8000)]
@@ -40,13 +41,13 @@ class Look(_Question):
 
 
 class Stop(_Question):
-    """Which page does not wait for answers any more."""
+    """A request to end all requests of a page."""
 
     page: PageName
 
 
 class Save(Look):
-    """The same, and where to open the saved page."""
+    """A request to save a page, with what it shows first."""
 
     t: Number = 0
     stack: Number = 0
@@ -54,7 +55,7 @@ class Save(Look):
 
 
 class Sample(_Question):
-    """Which model to sample a string for."""
+    """A request to sample a string for a model."""
 
     model: Identifier
     length: Number | None = None
@@ -62,11 +63,11 @@ class Sample(_Question):
 
 
 def make_app(catalogue: Catalogue, host: str | None = None) -> FastAPI:
-    """The application.
+    """Return the application.
 
     Args:
-        catalogue: the models that it shows.
-        host: another name than this machine's loopback ones by which browsers may ask for it; `*` for any.
+        catalogue: the models.
+        host: a host name, besides those of the loopback interface, that requests may use; `*` for any.
     """
     app = FastAPI(title="ndstack explore", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=allowed_hosts(host), www_redirect=False)
@@ -78,7 +79,7 @@ def make_app(catalogue: Catalogue, host: str | None = None) -> FastAPI:
 
 
 def allowed_hosts(host: str | None) -> list[str]:
-    """The host names in requests that are answered; any, if the server listens on every address."""
+    """Return the host names that requests may use; any name, if the server listens on every address."""
     if host is None:
         return list(LOOPBACK)
     try:
@@ -107,7 +108,7 @@ def _add_questions(app: FastAPI, catalogue: Catalogue) -> None:
         return catalogue.identifiers()
 
     @app.get("/api/models/{model}")
-    def model(model: str) -> dict[str, Any]:
+    def model(model: str) -> Json:
         return catalogue.describe(model)
 
     @app.post("/api/look")
@@ -132,7 +133,7 @@ def _add_questions(app: FastAPI, catalogue: Catalogue) -> None:
 
 
 def _add_errors(app: FastAPI) -> None:
-    """Every error is a sentence in JSON."""
+    """Answer every error with a message in JSON."""
 
     @app.exception_handler(NdstackError)
     def wrong(request: Request, error: NdstackError) -> JSONResponse:

@@ -1,4 +1,4 @@
-"""The models that the page offers, by identifier, and strings for them; it can open nothing else."""
+"""The models that the page can open, by identifier, and strings for them; nothing else can be opened."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from ndstack.nn.proofs.recognition import Recognizer
 from ndstack.stacks import Nondeterministic
 
 LONGEST = 200
-"""Symbols in a string."""
+"""The largest number of symbols in a string."""
 REMEMBERED = 32
-"""Answers that are kept."""
+"""The number of answers that are kept."""
 MOST_WORK = 1e9
-"""Terms of Lang's recurrence for one string; so many take some ten seconds."""
+"""The largest number of terms of Lang's recurrence for one string, which take about ten seconds."""
 
 _PICTURED: dict[str, tuple[str, ...]] = {
     "dyck": ("([])[()]", "([)]"),
@@ -51,7 +51,7 @@ def _cross_serial(i: int, half: int) -> str:
 
 
 def _short(name: str) -> str:
-    """The identifier of a network of the zoo."""
+    """Return the identifier of a network of the zoo."""
     return "-on-".join(reversed(name.removeprefix(zoo.PREFIX).split("/")))
 
 
@@ -60,10 +60,15 @@ class UnknownModelError(NdstackError):
 
 
 class Catalogue:
-    """Models by identifier, opened when first asked for.
+    """Models by identifier, opened when they are first requested.
 
-    Answers about several strings are worked on at the same time, a few at most; only while a model reads is
-    it locked, since its language keeps tables.
+    A few answers are computed at the same time. A model is locked only while it reads, because its language
+    keeps tables.
+
+    Args:
+        names: runs, saved models or grammar files, which are opened at once.
+        examples: whether the zoo and the automata that ship are in the catalogue, too.
+        read: the function that reads a grammar file; see `open_source`.
     """
 
     def __init__(
@@ -72,13 +77,6 @@ class Catalogue:
         examples: bool = True,
         read: Callable[[Path], CFG] = read_grammar,
     ) -> None:
-        """Open what is named at once; the zoo and the automata that ship come after it.
-
-        Args:
-            names: runs, saved models or grammar files.
-            examples: whether the zoo and the automata that ship are there, too.
-            read: what reads a grammar file; see `open_source`.
-        """
         self.requests = RequestQueue()
         self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
         self._answers: OrderedDict[tuple[str, str], Json] = OrderedDict()
@@ -97,11 +95,11 @@ class Catalogue:
         self._open[identifier] = dataclasses.replace(source, name=identifier)
 
     def identifiers(self) -> list[str]:
-        """Of all models: the given ones first, then the zoo, then the automata."""
+        """Return the identifiers of all models: the given ones, then the zoo, then the automata."""
         return [*self._open, *(name for name in self._lazy if name not in self._open)]
 
     def source(self, identifier: str) -> Source:
-        """The model with this identifier, or an error that says which there are."""
+        """Return the model with this identifier; an unknown identifier is an error."""
         if identifier not in self._open:
             if identifier not in self._lazy:
                 raise UnknownModelError(
@@ -114,7 +112,7 @@ class Catalogue:
         return self._open[identifier]
 
     def describe(self, identifier: str) -> Json:
-        """What the page has to know of a model."""
+        """Return what the page needs to know about a model."""
         source = self.source(identifier)
         return {
             "id": identifier,
@@ -125,12 +123,12 @@ class Catalogue:
         }
 
     def look(self, identifier: str, text: str, page: str | None = None) -> Json:
-        """Everything about one string; see `ndstack.analysis.explorer.answer`.
+        """Return the answer about one string; see `ndstack.analysis.explorer.answer`.
 
         Args:
-            identifier: of the model.
+            identifier: the identifier of the model.
             text: the string as typed.
-            page: which page asks, if a later request of it is to end this one; see `RequestQueue`.
+            page: the page whose later requests supersede this one, if any; see `RequestQueue`.
         """
         check, key = self.requests.register(page), (identifier, text)
         if (known := self._answers.get(key)) is not None:
@@ -150,12 +148,12 @@ class Catalogue:
             found = {"model": self.describe(identifier), **answer(source, word, trace, check)}
         self._answers[key] = found
         while len(self._answers) > REMEMBERED:
-            with contextlib.suppress(KeyError):  # another thread was quicker
+            with contextlib.suppress(KeyError):  # another thread has removed it
                 self._answers.popitem(last=False)
         return found
 
     def sample(self, identifier: str, length: int | None, seed: int) -> str:
-        """A string of the model's language, or else one that the model writes."""
+        """Return a string of the model's language or, if that is unknown, one that the model generates."""
         source, rng = self.source(identifier), np.random.default_rng(seed)
         most = longest(source)
         low, high = (min(source.lengths[0], most), min(source.lengths[1], most))
@@ -175,14 +173,14 @@ class Catalogue:
         raise NdstackError(f"there is no language to sample from for {identifier}; type a string")
 
     def warm_up(self) -> None:
-        """Let every open model, and two that ship, read a short string: it compiles what they need."""
+        """Let every open model, and two that ship, read a short string, which compiles their kernels."""
         shipped = [name for name in EXAMPLES if name in self._lazy]
         for identifier in {**self._open, **dict.fromkeys([*self._lazy[:1], *shipped[1:2]])}:
             self.look(identifier, self.sample(identifier, 4, 0))
 
 
 def longest(source: Source) -> int:
-    """How many symbols a string may have, so that an answer does not take too long."""
+    """Return the largest number of symbols in a string for which an answer does not take too long."""
     most = LONGEST
     for module in source.model.modules():
         if isinstance(module, Nondeterministic):

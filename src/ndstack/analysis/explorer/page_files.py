@@ -1,4 +1,4 @@
-"""The page: its files, and the same with a view inside, as one file that works by itself."""
+"""The files of the page, and a saved page with one answer in it, as a single file that works by itself."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ndstack.analysis.explorer.answer import Json
 
 SCRIPTS = ("core.js", "timeline.js", "wfa.js", "stacks.js", "bars.js", "tree.js", "app.js")
 TYPES = {"style.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
-"""The files that the page consists of beside index.html; nothing else is served."""
+"""The files of the page besides index.html; nothing else is served."""
 
 
 @functools.cache
 def asset(name: str) -> str:
-    """The text of one of the page's files."""
+    """Return the text of one of the page's files."""
     return (files("ndstack.analysis.explorer") / "assets" / name).read_text(encoding="utf-8")
 
 
 def saved_page(view: Json, place: dict[str, int]) -> str:
-    """The page with one view in it, in one file that fetches nothing.
+    """Return the page with one answer in it, as a single file that loads nothing else.
 
     Args:
-        view: what `ndstack.analysis.explorer.answer` made.
-        place: where to open it: time `t`, number of the `stack`, number of the `run`.
+        view: the answer, from `ndstack.analysis.explorer.answer`.
+        place: what the page shows first: the time `t`, the number of the `stack`, the number of the `run`.
     """
     page = asset("index.html")
     page = page.replace('<link rel="stylesheet" href="style.css">', f"<style>\n{asset('style.css')}</style>")

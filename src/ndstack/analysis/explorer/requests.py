@@ -1,7 +1,8 @@
-"""Which requests are still wanted, and how many are worked on at a time.
+"""The queue of requests: which requests are still wanted, and how many are processed at a time.
 
-A page has an identifier of its own. Its newest request supersedes the earlier ones, which end at their next
-`check`, waiting or not; so do all of them when the page is told to stop.
+Each page has an identifier. Its newest request supersedes its earlier ones, which end at their next `check`,
+whether they are waiting or being processed. All requests of a page end in this way when the page asks to
+stop.
 """
 
 from __future__ import annotations
@@ -14,30 +15,30 @@ from collections.abc import Callable, Iterator
 from ndstack.errors import NdstackError
 
 Check = Callable[[], None]
-"""Raises `SupersededError` when nobody waits for the answer any more."""
+"""A function that raises `SupersededError` if the answer is no longer wanted."""
 
 WORKERS = 3
-"""How many answers are worked on at a time."""
+"""The number of requests that are processed at a time."""
 WAITING = 16
-"""How many may wait for their turn."""
+"""The largest number of requests that wait."""
 PAGES = 1000
-"""How many pages are remembered."""
+"""The largest number of pages that are remembered."""
 
 
 class SupersededError(NdstackError):
-    """A request whose answer is not wanted any more."""
+    """A request whose answer is no longer wanted."""
 
 
 class TooManyError(NdstackError):
-    """A request that comes when too many wait."""
+    """A request that arrives when too many are waiting."""
 
 
 def always_wanted() -> None:
-    """The check of a request that is always wanted."""
+    """Do nothing: the check of a request that is always wanted."""
 
 
 class RequestQueue:
-    """Takes requests in."""
+    """The requests of all pages."""
 
     def __init__(self, workers: int = WORKERS, waiting: int = WAITING) -> None:
         self._slots = threading.BoundedSemaphore(workers)
@@ -47,23 +48,26 @@ class RequestQueue:
         self._closed = False
 
     def register(self, page: str | None) -> Check:
-        """A new request of a page, which makes those before it unwanted; None for one that stands alone."""
+        """Register a request, which supersedes earlier ones of the same page, and return its check.
+
+        A request without a page supersedes none.
+        """
         number = None if page is None else self._count(page)
 
         def check() -> None:
             if self._closed:
-                raise SupersededError("the server is about to end")
+                raise SupersededError("the server is shutting down")
             if page is not None and self._newest.get(page) != number:
-                raise SupersededError("the request was stopped, or another came after it")
+                raise SupersededError("the request was stopped, or superseded by another")
 
         return check
 
     def close(self) -> None:
-        """Nothing is wanted any more, whoever asked for it: the server ends."""
+        """End all requests, because the server shuts down."""
         self._closed = True
 
     def stop(self, page: str) -> None:
-        """Nothing that this page has asked for is wanted any more."""
+        """End all requests of a page."""
         self._count(page)
 
     def _count(self, page: str) -> int:
@@ -76,9 +80,9 @@ class RequestQueue:
 
     @contextlib.contextmanager
     def working(self, check: Check) -> Iterator[None]:
-        """Wait for one of the workers, as long as the request is wanted."""
+        """Wait until the request can be processed, as long as it is wanted."""
         if not self._places.acquire(blocking=False):
-            raise TooManyError("too many requests are waiting; stop some, or try again in a while")
+            raise TooManyError("too many requests are waiting; stop some, or try again later")
         try:
             while not self._slots.acquire(timeout=0.05):
                 check()

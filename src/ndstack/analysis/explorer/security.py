@@ -1,4 +1,4 @@
-"""What every request to the page has to pass, and what every answer carries."""
+"""The checks that every request passes, and the security headers of every response."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADERS = {
 
 
 class SecurityMiddleware:
-    """Refuses large requests and those of other sites; adds headers that keep the page closed."""
+    """Middleware that refuses large requests and those of other sites, and adds security headers."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -42,7 +42,7 @@ class SecurityMiddleware:
         headers = Headers(scope=scope)
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2] != headers.get("host"):
-            await _refuse(403, "requests from other pages are not answered", scope, receive, send_closed)
+            await _refuse(403, "requests from other sites are not answered", scope, receive, send_closed)
             return
         body = await _body(headers, receive)
         if body is None:
@@ -58,7 +58,7 @@ class SecurityMiddleware:
 
 
 async def _body(headers: Headers, receive: Receive) -> bytes | None:
-    """The whole body, or None if it is too large."""
+    """Return the whole body, or None if it is too large."""
     declared = headers.get("content-length", "0")
     if not declared.isdecimal() or int(declared) > MOST_BYTES:
         return None

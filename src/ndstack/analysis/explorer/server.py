@@ -1,4 +1,4 @@
-"""Listening, and telling the user where."""
+"""The server: it listens on an address, and prints it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ndstack.errors import NdstackError
 
 
 class _Server(uvicorn.Server):
-    """Ends what it works on when it is told to end; otherwise it would wait for the answers."""
+    """A server that ends its requests when it is interrupted, instead of waiting for their answers."""
 
     def __init__(self, config: uvicorn.Config, catalogue: Catalogue) -> None:
         super().__init__(config)
@@ -29,7 +29,7 @@ class _Server(uvicorn.Server):
 
 
 def serve(catalogue: Catalogue, host: str | None, port: int, browser: bool) -> None:
-    """Serve the page until interrupted; prints its address once it can be opened."""
+    """Serve the page until interrupted; the address is printed when the page can be opened."""
     listener = _listen(host or "127.0.0.1", port)
     name, number = listener.getsockname()[:2]
     address = f"http://{f'[{name}]' if ':' in name else name}:{number}/"
@@ -44,7 +44,8 @@ def serve(catalogue: Catalogue, host: str | None, port: int, browser: bool) -> N
     print(f"{address}  (Ctrl-C ends it)", flush=True)
     if name not in LOOPBACK:
         print(
-            "ndstack: whoever can reach this address can use the page; there is no password", file=sys.stderr
+            "ndstack: anyone who can reach this address can use the page; there is no password",
+            file=sys.stderr,
         )
     if browser:
         threading.Timer(0.5, webbrowser.open, (address,)).start()

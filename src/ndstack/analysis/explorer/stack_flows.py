@@ -1,4 +1,4 @@
-"""Which stacks are probable at each time, and how they fork and merge from one step to the next."""
+"""How the most probable stacks fork and merge from one step to the next."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ndstack.analysis.stack_wfa import StackProbability
 from ndstack.analysis.transition_weights import TransitionWeights
 
 Flow = tuple[int, int, float]
-"""The number of a stack before a step, that of one after it, and the probability of both."""
+"""The number of a stack before a step, that of a stack after it, and the probability of both."""
 
 
 def flows(
     runs: StackRuns, time: int, before: Sequence[StackProbability], after: Sequence[StackProbability]
 ) -> list[Flow]:
-    """How probable it is that a run has one of these stacks before step `time` and one of those after it.
+    """Return the probability of each pair of a stack before step `time` and a stack after it.
 
-    At most one transition leads from one stack to another, so the probability of both, among the runs to
-    time t, is p(β) weight(β -> β') Z(t-1) / Z(t). Only for whole stacks, and not with a window, which forgets
-    runs by when their symbols were pushed.
+    At most one transition leads from one stack to another, so the probability of both, among the runs to time
+    t, is p(β) weight(β -> β') Z(t-1) / Z(t). This holds for whole stacks only, and not with a window, which
+    discards runs depending on when their symbols were pushed.
     """
     if runs.weights.window is not None:
         return []
@@ -38,7 +38,7 @@ def flows(
 def _log_transition(
     weights: TransitionWeights, step: int, old: StackProbability, new: StackProbability
 ) -> float:
-    """The log weight of the transition from one stack to another; -inf if there is none."""
+    """Return the log weight of the transition from one stack to another, which is -inf if there is none."""
     rest, top = old.stack[:-1], old.stack[-1]
     if new.stack == rest:
         return float(weights.pop[step, old.state, top, new.state])

@@ -1,4 +1,4 @@
-"""Pictures of stacks: heat maps, runs, stack WFAs, principal components. SVG, PNG, inline in notebooks."""
+"""Pictures of stacks: heat maps, runs, stack WFAs and principal components, for files and notebooks."""
 
 from ndstack.analysis.figures.evolution import Evolution, draw_evolution
 from ndstack.analysis.figures.heat_maps import draw_actions, draw_attention, draw_predictions, draw_readings

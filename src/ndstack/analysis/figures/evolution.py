@@ -1,4 +1,4 @@
-"""How stack actions change while a model is trained, on one string (section 6.4, fig. 6.2)."""
+"""The change of stack actions on one string during training (section 6.4, figure 6.2)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ndstack.training import Run
 
 @dataclass(frozen=True, eq=False)
 class Evolution:
-    """The actions of one stack on one string, epoch after epoch.
+    """The actions of one stack on one string after each of several epochs.
 
     Attributes:
-        inputs: what is read at each step.
-        epochs: 0 is before training.
+        inputs: the symbol read at each step.
+        epochs: the numbers of the epochs; 0 is before training.
         action_names: as in `StackTrace`.
         actions: [epochs, n, A].
     """
@@ -38,7 +38,7 @@ class Evolution:
 
     @classmethod
     def of_traces(cls, traces: Mapping[int, StackTrace]) -> Evolution:
-        """From what a stack did after each of some epochs."""
+        """Return the evolution of a stack from its traces after several epochs."""
         if not traces:
             raise NdstackError("no snapshots given; train with --snapshots N to keep them")
         epochs = tuple(sorted(traces))
@@ -48,16 +48,16 @@ class Evolution:
 
     @classmethod
     def of_models(cls, models: Mapping[int, Model], word: Word, stack: int = 0) -> Evolution:
-        """From the models after each of some epochs."""
+        """Return the evolution of a stack from the models after several epochs."""
         return cls.of_traces({epoch: trace(model, word).stack(stack) for epoch, model in models.items()})
 
     @classmethod
     def of_run(cls, run: Run, word: Word, stack: int = 0) -> Evolution:
-        """From the snapshots that a run kept."""
+        """Return the evolution of a stack from the snapshots of a training run."""
         return cls.of_models({epoch: run.load(name) for epoch, name in run.snapshots().items()}, word, stack)
 
     def save(self, path: str | Path) -> None:
-        """Write it as JSON: inputs, epochs, action_names, and actions as [epoch][step][action]."""
+        """Write it as JSON: inputs, epochs, action_names, and actions as `[epoch][step][action]`."""
         content = {
             "inputs": self.inputs,
             "epochs": self.epochs,
@@ -68,7 +68,7 @@ class Evolution:
 
     @classmethod
     def load(cls, path: str | Path) -> Evolution:
-        """Read what `save` wrote."""
+        """Read an evolution that `save` wrote."""
         content = files.read_json(Path(path))
         try:
             names = (tuple(content[key]) for key in ("inputs", "epochs", "action_names"))
@@ -84,13 +84,13 @@ class Evolution:
 def draw_evolution(
     evolution: Evolution, correct: Sequence[str] | None = None, title: str = "Stack actions over training"
 ) -> Picture:
-    """Epochs from top to bottom, steps from left to right.
+    """Draw the actions with epochs from top to bottom and steps from left to right.
 
     Args:
-        evolution: what to draw.
-        correct: the name of the right action at each step: one panel, with its weight. If not given, a panel
-            for each action.
-        title: of the picture.
+        evolution: the actions.
+        correct: the name of the correct action at each step, whose weight is drawn in one panel. By default,
+            there is a panel for each action.
+        title: the title of the picture.
     """
     steps, count = len(evolution.inputs), len(evolution.epochs)
     check_steps(steps)

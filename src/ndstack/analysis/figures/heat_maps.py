@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
 from ndstack.analysis.figures.picture import CELL, Picture, check_steps, heat_map, label_steps, plain, upright
 from ndstack.analysis.stack_trace import StackTrace
 from ndstack.analysis.trace import Trace
+from ndstack.analysis.transition_weights import Floats
 from ndstack.automata import BOTTOM
 from ndstack.errors import NdstackError
 from ndstack.plotting import new_axes, new_grid
@@ -16,7 +17,7 @@ EMPTY = "∅"
 
 
 def draw_readings(trace: StackTrace, title: str = "Stack readings") -> Picture:
-    """The reading after each step: columns are steps, rows the numbers of a reading."""
+    """Draw the reading after each step: columns are steps, and rows are the numbers of a reading."""
     check_steps(trace.steps)
     rows = len(trace.reading_names)
     probabilities = trace.kind == "nondeterministic" and trace.vectors is None
@@ -31,25 +32,16 @@ def draw_readings(trace: StackTrace, title: str = "Stack readings") -> Picture:
 
 
 def draw_actions(trace: StackTrace, title: str = "Stack actions") -> Picture:
-    """The weight of each action at each step; of a nondeterministic stack also its posterior over runs."""
-    check_steps(trace.steps)
-    panels = [("weight", trace.actions)]
+    """Draw the weight of each action at each step and, for a nondeterministic stack, its posterior."""
+    panels = {"weight": trace.actions}
     if trace.weights is not None:
-        panels.append(("posterior of the runs to the end", trace.runs.posterior.actions()))
-    rows = len(trace.action_names)
-    height = 0.9 + len(panels) * (0.6 + _row_height(trace.inputs, rows))
-    figure, grid = new_grid(len(panels), 1, _width(trace.steps, trace.action_names), height)
-    for (name, values), (axes,) in zip(panels, grid, strict=True):
-        heat_map(axes, values.T, bar="share" if trace.kind != "stratification" else "strength")
-        label_steps(axes, trace.inputs)
-        axes.set_yticks(range(rows), trace.action_names, fontsize=9)
-        axes.set_title(f"{title}: {name}", fontsize=10)
-    grid[-1][0].set_xlabel("symbol read")
-    return Picture(figure)
+        panels["posterior of the runs to the end"] = trace.runs.posterior.actions()
+    bar = "share" if trace.kind != "stratification" else "strength"
+    return _draw_panels(title, panels, trace.action_names, trace.inputs, bar, "symbol read")
 
 
 def draw_attention(trace: StackTrace, title: str = "Attention over pushed positions") -> Picture:
-    """How much of each reading was pushed at each step: rows are readings, columns what was pushed."""
+    """Draw the share of each reading (row) that was pushed at each step (column)."""
     check_steps(trace.steps)
     side = max(3.2, trace.steps * 0.2)
     figure, axes = new_axes(side + 2.2, side + 1.2)
@@ -62,34 +54,38 @@ def draw_attention(trace: StackTrace, title: str = "Attention over pushed positi
 
 
 def draw_predictions(trace: Trace, title: str = "Next symbol") -> Picture:
-    """The distribution of the next symbol after each prefix, and the true one if it is known."""
+    """Draw the distribution of the next symbol after each prefix, and the true one if it is known."""
     if trace.predictions is None:
         raise NdstackError("the model accepts or rejects; it predicts no symbols")
-    panels = [("model", trace.predictions)]
-    if trace.truth is not None:
-        panels.append(("language", trace.truth))
-    steps, rows = len(trace.word) + 1, len(trace.outputs)
-    check_steps(steps)
-    height = 0.9 + len(panels) * (0.6 + _row_height(trace.word, rows))
-    figure, grid = new_grid(len(panels), 1, _width(steps, trace.outputs), height)
-    for (name, values), (axes,) in zip(panels, grid, strict=True):
-        heat_map(axes, values.T, bar=SHARE)
-        label_steps(axes, ("", *trace.word))
-        axes.set_yticks(range(rows), [plain(symbol) for symbol in trace.outputs], fontsize=9)
+    panels = {"model": trace.predictions} | ({} if trace.truth is None else {"language": trace.truth})
+    return _draw_panels(title, panels, trace.outputs, ("", *trace.word), SHARE, "last symbol read")
+
+
+def _draw_panels(
+    title: str, panels: dict[str, Floats], names: Sequence[str], inputs: Sequence[str], bar: str, below: str
+) -> Picture:
+    """Draw matrices [steps, rows] one below the other, with the names of rows and the symbols read."""
+    check_steps(len(inputs))
+    height = 0.9 + len(panels) * (0.6 + _row_height(inputs, len(names)))
+    figure, grid = new_grid(len(panels), 1, _width(len(inputs), names), height)
+    for (name, values), (axes,) in zip(panels.items(), grid, strict=True):
+        heat_map(axes, values.T, bar=bar)
+        label_steps(axes, inputs)
+        axes.set_yticks(range(len(names)), [plain(row) for row in names], fontsize=9)
         axes.set_title(f"{title}: {name}", fontsize=10)
-    grid[-1][0].set_xlabel("last symbol read")
+    grid[-1][0].set_xlabel(below)
     return Picture(figure)
 
 
-def _range(values: np.typing.NDArray[np.float64]) -> tuple[float, float]:
+def _range(values: Floats) -> tuple[float, float]:
     low, high = min(0.0, float(values.min())), float(values.max())
     return low, high if high > low else low + 1.0
 
 
-def _width(steps: int, names: tuple[str, ...]) -> float:
+def _width(steps: int, names: Sequence[str]) -> float:
     return max(4.2, 2.1 + 0.07 * max(map(len, names), default=0) + steps * CELL)
 
 
-def _row_height(inputs: tuple[str, ...], rows: int) -> float:
-    """Inches for so many rows and the labels below them."""
+def _row_height(inputs: Sequence[str], rows: int) -> float:
+    """Return the height of rows and of the labels below them, in inches."""
     return 0.2 * max(rows, 3) + (0.075 * max(map(len, inputs)) if upright(inputs) else 0.0)

@@ -20,13 +20,13 @@ MOST_IN_LEGEND = 24
 def readings_by_next_symbol(
     model: Model, words: Iterable[Word], after: str | None = None, stack: int = 0
 ) -> tuple[Floats, list[str]]:
-    """The readings just before each symbol is predicted, [N, R], and the symbols.
+    """Return the readings just before each symbol is predicted, [N, R], and the symbols.
 
     Args:
-        model: with a stack.
-        words: that it reads.
-        after: take only the symbols after the first one of this kind, as fig. 9.4 does after #.
-        stack: which one.
+        model: a model with a stack.
+        words: the strings that it reads.
+        after: a symbol; only positions after its first occurrence are taken, as in figure 9.4 after #.
+        stack: the number of the stack.
     """
     rows: list[Floats] = []
     labels: list[str] = []
@@ -46,9 +46,9 @@ def readings_by_next_symbol(
 
 
 def components(readings: Floats) -> tuple[Floats, Floats]:
-    """The first two principal components, [N, 2], and their shares of the variance, [2].
+    """Return the first two principal components, [N, 2], and their shares of the variance, [2].
 
-    Signs are such that the greatest coefficient of each component is positive.
+    The signs make the coefficient of greatest magnitude in each component positive.
     """
     centred = readings - readings.mean(axis=0)
     left, values, right = np.linalg.svd(centred, full_matrices=False)
@@ -64,12 +64,12 @@ def components(readings: Floats) -> tuple[Floats, Floats]:
 
 
 def draw_pca(readings: Floats, labels: Sequence[str], title: str = "Stack readings") -> Picture:
-    """Readings in two dimensions, with a colour and mark for each label.
+    """Draw readings in two dimensions, with a colour and a marker for each label.
 
     Args:
-        readings: [N, R].
-        labels: of each, such as the symbol predicted from it.
-        title: of the picture.
+        readings: the readings, [N, R].
+        labels: the label of each reading, such as the next symbol.
+        title: the title of the picture.
     """
     if len(readings) != len(labels) or len(readings) < 2:
         raise NdstackError(
@@ -80,7 +80,7 @@ def draw_pca(readings: Floats, labels: Sequence[str], title: str = "Stack readin
 
 
 def draw_points(points: Floats, variance: Floats, labels: Sequence[str], title: str) -> Picture:
-    """The same for components that are known, [N, 2], and their shares of the variance, [2]."""
+    """Draw points [N, 2] in the plane of two components, with their shares of the variance, [2]."""
     kinds = list(dict.fromkeys(sorted(labels)))
     figure, axes = new_axes(6.4, 5.0)
     for number, kind in enumerate(kinds):
@@ -103,7 +103,7 @@ def draw_points(points: Floats, variance: Floats, labels: Sequence[str], title: 
     if len(kinds) <= MOST_IN_LEGEND:
         axes.legend(title="next symbol", loc="center left", bbox_to_anchor=(1.0, 0.5))
         return Picture(figure)
-    for kind in kinds:  # too many for a legend: each name in the middle of its points
+    for kind in kinds:  # there are too many for a legend, so each name is in the middle of its points
         middle = np.median(points[[label == kind for label in labels]], axis=0)
         paper = {"facecolor": "white", "edgecolor": "none", "alpha": 0.6, "pad": 0.5}
         axes.text(middle[0], middle[1], plain(kind), ha="center", va="center", fontsize=8, bbox=paper)

@@ -1,8 +1,9 @@
-"""A run as a strip of stacks over time, and as a tree."""
+"""Pictures of a run: its stacks over time, and its tree."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+from typing import TYPE_CHECKING
 
 from ndstack.analysis.figures.picture import Picture, check_steps, color, ink, plain, upright
 from ndstack.analysis.stack_run import StackRun
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
     from nltk import Tree
 
 ROW = 0.3
-"""Inches for an element of a stack or a level of a tree."""
+"""The height of an element of a stack, in inches."""
 
 
 def draw_stacks(run: StackRun, title: str | None = None) -> Picture:
-    """The stack before the first step and after each, bottom below; under it the state and what was read."""
+    """Draw the stack before the first step and after each, with the state and the symbol read below it."""
     check_steps(len(run.moves))
     names, configurations = run.names, run.configurations
     tallest = max(len(c.stack) for c in configurations)
@@ -59,7 +60,7 @@ def _box(axes: Axes, place: float, level: float, background: str, name: str) -> 
 
 
 def draw_tree(run: StackRun, types: bool = False, title: str | None = None) -> Picture:
-    """The tree of a run (`StackRun.tree`), its leaves in a row at the bottom."""
+    """Draw the tree of a run (`StackRun.tree`), with its leaves in a row at the bottom."""
     check_steps(len(run.moves))
     return draw_nltk_tree(
         run.tree(types), title or f"Tree of a run of probability {run.probability:.3g}", wide=types
@@ -67,7 +68,7 @@ def draw_tree(run: StackRun, types: bool = False, title: str | None = None) -> P
 
 
 def draw_nltk_tree(tree: Tree, title: str, *, wide: bool = False) -> Picture:
-    """Any tree, its leaves in a row at the bottom; `wide` leaves room for long labels."""
+    """Draw any tree, with its leaves in a row at the bottom; `wide` leaves room for long labels."""
     check_steps(len(tree.leaves()))
     depth = tree.height() - 1
     labels = [len(part.label()) for part in tree.subtrees()] + [len(leaf) for leaf in tree.leaves()]
@@ -83,27 +84,27 @@ def draw_nltk_tree(tree: Tree, title: str, *, wide: bool = False) -> Picture:
 
 
 class _Drawer:
-    """Places leaves from left to right and every node over the middle of its children."""
+    """Draws leaves from left to right, and every node above the middle of its children."""
 
     def __init__(self, axes: Axes, depth: int) -> None:
         self.axes, self.depth, self.leaves = axes, depth, 0
 
     def draw(self, node: Tree | str, level: int) -> tuple[float, float]:
-        """Draw a part of the tree; where its label is."""
-        look: dict[str, Any] = {"ha": "center", "va": "center", "zorder": 3}
+        """Draw a subtree, and return the position of its label."""
+        write = functools.partial(self.axes.text, ha="center", va="center", zorder=3, bbox=_PAPER)
         if isinstance(node, str):
             x, y = float(self.leaves), -float(self.depth)
             self.leaves += 1
-            self.axes.text(x, y, plain(node), fontsize=10, bbox=_PAPER, **look)
+            write(x, y, plain(node), fontsize=10)
             return x, y
         below = [self.draw(child, level + 1) for child in node]
         x = (below[0][0] + below[-1][0]) / 2 if below else float(self.leaves)
         y = -float(level)
-        for child_x, child_y in below:  # down to the next level, then straight, so that lines never cross
+        for child_x, child_y in below:  # a line goes down one level, then straight, so that lines never cross
             self.axes.plot(
                 [x, child_x, child_x], [y, y - 1, child_y], color="#888888", linewidth=0.9, zorder=1
             )
-        self.axes.text(x, y, plain(node.label()), fontsize=9, color="#0072B2", bbox=_PAPER, **look)
+        write(x, y, plain(node.label()), fontsize=9, color="#0072B2")
         return x, y
 
 

@@ -1,4 +1,4 @@
-"""The stack WFA of a network's stack at any time, with line width as probability (section 4.5)."""
+"""A picture of the stack WFA at one time, in which the width of lines shows probabilities (section 4.5)."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ NODE_WIDTH = 104.0
 def draw_wfa(
     runs: StackRuns, *, most: int = MOST_EDGES, weights: bool = True, title: str | None = None
 ) -> Picture:
-    """The stack WFA at `runs.time`. Paths from the left to a double box are stacks.
+    """Draw the stack WFA at `runs.time`. Paths from the left to a double box are stacks.
 
-    Columns are times. Edges are stack symbols; new ones are dashed. The wider an edge, the more probable that
-    the stack has it.
+    Columns are times. Edges are stack symbols; new edges are dashed. An edge is the wider, the more probable
+    it is that the stack has it.
 
     Args:
-        runs: up to the time wanted, as `runs.at(t)`.
-        most: how many edges there may be; if there are more, the most probable stacks are shown.
-        weights: whether to write the probability at each edge.
-        title: of the picture.
+        runs: the runs to the time of the picture, such as `runs.at(t)`.
+        most: the largest number of edges; if there are more, the most probable stacks are shown.
+        weights: whether the probability of each edge is shown.
+        title: the title of the picture.
     """
     graph = stack_wfa_marginals(runs, most=most)
     if not graph.wfa.accept:
@@ -66,7 +66,7 @@ def draw_wfa(
 
 
 def _compact(wfa: StackWFA[float]) -> StackWFA[float]:
-    """The same without the columns of times that have no node."""
+    """Return the stack WFA with times renumbered, so that there are no columns without nodes."""
     times = sorted({node.time for node in wfa.states if node != ROOT})
     rank = {time: number for number, time in enumerate(times)}
     new = {node: node if node == ROOT else node._replace(time=rank[node.time]) for node in wfa.states}
@@ -105,21 +105,8 @@ def _edge(
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 
-    (x1, y1), (x2, y2) = place[edge.source], place[edge.target]
-    x1 += layout.HEIGHT / 2 if edge.source == ROOT else NODE_WIDTH / 2
-    x2 -= NODE_WIDTH / 2
-    curve = Path.CURVE4
-    if lane is None:
-        middle = (x1 + x2) / 2
-        points = [(x1, y1), (middle, y1), (middle, y2), (x2, y2)]
-        codes = [Path.MOVETO, curve, curve, curve]
-        at = (middle, (y1 + y2) / 2)
-    else:
-        bend = 34.0
-        points = [(x1, y1), (x1 + bend, y1), (x1, lane), (x1 + bend, lane), (x2 - bend, lane)]
-        points += [(x2, lane), (x2 - bend, y2), (x2, y2)]
-        codes = [Path.MOVETO, curve, curve, curve, Path.LINETO, curve, curve, curve]
-        at = ((x1 + x2) / 2, lane)
+    points, at = layout.edge_curve(edge, place, lane, NODE_WIDTH)
+    codes = [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3][: len(points)]
     arrow = FancyArrowPatch(
         path=Path(points, codes),
         arrowstyle="-|>,head_length=4,head_width=2.2",

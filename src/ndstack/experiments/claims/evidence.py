@@ -11,17 +11,20 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ndstack.errors import NdstackError
-from ndstack.experiments.claims.spec import Statistic
+from ndstack.experiments.claims.claim import RunStatistic
 from ndstack.experiments.results import Finished
+from ndstack.experiments.trials import Setting
 
 SOLVED = 0.05
 """Nats per symbol above the lower bound, on validation strings of 40 to 80 symbols."""
 PATIENCE, TEXT_PATIENCE = 10, 2
 EPOCHS, TEXT_EPOCHS = 200, 100
-LONGEST_SEEN = 80
+FAR = 2 * SOLVED
+"""A model none of whose runs came nearer than this is not a model that had bad luck."""
+LONGEST_SEEN, LONGEST_TESTED = 80, 100
+"""Lengths of the dissertation's training and test sets; longer test strings of ours are no part of claims."""
 CONVERGED_WITHIN = 0.01
 """A run has converged in the first epoch that is within so many nats of its best one."""
 
@@ -54,6 +57,10 @@ class Side:
         """Those that have learned the language."""
         return tuple(one for one in self.runs if is_solved(one))
 
+    def usable(self, least: int) -> tuple[Finished, ...]:
+        """Those that are compared: none that were cut short, if there are enough others."""
+        return self.counted if len(self.settled) >= least else self.runs
+
 
 def is_solved(one: Finished) -> bool:
     """Whether a run has learned its language; on text there is no such thing."""
@@ -66,19 +73,20 @@ def is_settled(one: Finished) -> bool:
     return one.record.waited >= patience or len(one.differences) >= epochs
 
 
-def measure(one: Finished, metric: str) -> float | None:
+def metric_of(one: Finished, metric: str) -> float | None:
     """A number of a run; None if it was not measured.
 
     difference: on the validation set. test, test_short, test_long: on test strings of all lengths, of up to
-    80 symbols, of more. gap: test_long less test_short. epochs_to_solve, epochs_to_converge. seconds: each
-    epoch. perplexity, test_perplexity, sg_score. size: states times stack symbols. inside.NAME, circuit.NAME.
+    80 symbols, of 81 to 100. gap: test_long less test_short. epochs_to_solve, epochs_to_converge.
+    processor_seconds: of the median epoch. perplexity, test_perplexity, sg_score. size: states times stack
+    symbols. stack.NAME, circuit.NAME.
     """
     record = one.record
-    if metric.startswith("inside."):
-        return record.inside.get(metric.removeprefix("inside."))
+    if metric.startswith("stack."):
+        return record.stack_measures.get(metric.removeprefix("stack."))
     if metric.startswith("circuit."):
         return record.circuits.get(metric.removeprefix("circuit."))
-    plain: dict[str, Any] = {
+    plain: dict[str, float | None] = {
         "difference": record.difference,
         "test": record.test_difference,
         "perplexity": record.perplexity,
@@ -86,15 +94,14 @@ def measure(one: Finished, metric: str) -> float | None:
         "sg_score": record.sg_score,
     }
     if metric in plain:
-        value: float | None = plain[metric]
-        return value
+        return plain[metric]
     makers: dict[str, Callable[[], float | None]] = {
         "test_short": lambda: _test(one, 0, LONGEST_SEEN),
-        "test_long": lambda: _test(one, LONGEST_SEEN + 1, 10**6),
+        "test_long": lambda: _test(one, LONGEST_SEEN + 1, LONGEST_TESTED),
         "gap": lambda: _gap(one),
         "epochs_to_solve": lambda: _first(one, SOLVED) if is_solved(one) else math.inf,
         "epochs_to_converge": lambda: _first(one, one.score + CONVERGED_WITHIN),
-        "seconds": lambda: record.seconds / record.epochs,
+        "processor_seconds": lambda: _processor_seconds(one),
         "size": lambda: _size(record.model),
     }
     if metric not in makers:
@@ -108,8 +115,14 @@ def _test(one: Finished, low: int, high: int) -> float | None:
 
 
 def _gap(one: Finished) -> float | None:
-    long, short = _test(one, LONGEST_SEEN + 1, 10**6), _test(one, 0, LONGEST_SEEN)
+    long, short = _test(one, LONGEST_SEEN + 1, LONGEST_TESTED), _test(one, 0, LONGEST_SEEN)
     return None if long is None or short is None else long - short
+
+
+def _processor_seconds(one: Finished) -> float | None:
+    """Of the median epoch, which does not know of compiling; runs on more than one thread do not count."""
+    known = [epoch.processor_seconds for epoch in one.curve if epoch.processor_seconds is not None]
+    return statistics.median(known) if known and one.record.threads == 1 else None
 
 
 def _first(one: Finished, below: float) -> float:
@@ -124,7 +137,7 @@ def _size(model: str) -> float:
     return float(math.prod(numbers[:2])) if len(numbers) >= 2 else 0.0
 
 
-def value_of(runs: Sequence[Finished], metric: str, statistic: Statistic, count: int) -> float | None:
+def value_of(runs: Sequence[Finished], metric: str, statistic: RunStatistic, count: int) -> float | None:
     """One number for several runs; None if it was not measured.
 
     Args:
@@ -136,14 +149,14 @@ def value_of(runs: Sequence[Finished], metric: str, statistic: Statistic, count:
             three runs or more; else of all.
         count: of the smaller side.
     """
-    known = [(one, value) for one in runs for value in [measure(one, metric)] if value is not None]
+    known = [(one, value) for one in runs for value in [metric_of(one, metric)] if value is not None]
     if not known:
         return None
     if statistic == "best":
         if metric in ("difference", "perplexity"):
             return expected_best([value for _, value in known], count)
         return min(known, key=lambda pair: pair[0].score)[1]
-    settings: dict[Any, list[float]] = {}
+    settings: dict[Setting, list[float]] = {}
     for one, value in known:
         settings.setdefault(one.setting, []).append(value)
     groups = [values for values in settings.values() if len(values) >= 3]
@@ -161,7 +174,7 @@ def expected_best(values: Sequence[float], count: int) -> float:
     )
 
 
-def show(value: float | None) -> str:
+def show_number(value: float | None) -> str:
     """A number with the digits that matter."""
     if value is None:
         return "not measured"
@@ -172,13 +185,13 @@ def show(value: float | None) -> str:
 
 def describe(side: Side, metric: str) -> str:
     """Our numbers with their spread: best, mean and deviation, how many runs, how many of them solved it."""
-    values = [value for one in side.runs for value in [measure(one, metric)] if value is not None]
+    values = [value for one in side.runs for value in [metric_of(one, metric)] if value is not None]
     finite = [value for value in values if math.isfinite(value)]
     if not values:
         return f"{side.name}: no runs" if not side.runs else f"{side.name}: not measured"
-    text = f"{side.name}: {show(min(values))}"
+    text = f"{side.name}: {show_number(min(values))}"
     if len(finite) > 1:
-        text += f" (mean {show(statistics.fmean(finite))} ± {show(statistics.stdev(finite))})"
+        text += f" (mean {show_number(statistics.fmean(finite))} ± {show_number(statistics.stdev(finite))})"
     text += f", {len(values)} run{'s' * (len(values) > 1)}"
     if metric == "difference":
         text += f", {len(side.solved)} solved"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from ndstack.experiments.claims.claim import Claim, ClaimPart
 from ndstack.experiments.claims.evidence import Side
-from ndstack.experiments.claims.rules import Outcome, apply
-from ndstack.experiments.claims.spec import Claim, Part
+from ndstack.experiments.claims.rules import Answer, Outcome, apply
 from ndstack.experiments.matching import runs_of
 from ndstack.experiments.records import Tables
 from ndstack.experiments.registry import find
@@ -18,7 +18,7 @@ from ndstack.experiments.results import Finished
 class Decided:
     """A part of a claim on one language."""
 
-    part: Part
+    part: ClaimPart
     language: str
     sides: tuple[Side, ...]
     outcomes: tuple[Outcome, ...]
@@ -37,20 +37,39 @@ class Entry:
         return [one for decided in self.decided for one in decided.outcomes]
 
     @property
-    def is_decided(self) -> bool:
-        """Whether every part has an answer."""
-        return all(one.answer is not None for one in self.outcomes)
+    def answers(self) -> list[Answer | None]:
+        """Of every case, and one for all cases of a part that has to hold generally."""
+        found: list[Answer | None] = []
+        for part in self.claim.parts:
+            mine = [
+                one.answer for decided in self.decided if decided.part is part for one in decided.outcomes
+            ]
+            found += [_generally(mine)] if part.generally else mine
+        return found
 
     @property
     def verdict(self) -> str:
-        """Reproduced if all parts hold, not reproduced if none does, differs if some do."""
-        if not self.is_decided:
+        """Reproduced if all parts hold, not reproduced if none does, differs if some do and some do not.
+
+        The last is known before all parts are: no answer of an open part could change it.
+        """
+        answers = {*self.answers}
+        if "differs" in answers or {"yes", "no"} <= answers:
+            return "differs"
+        if None in answers:
             have, need = self.progress
             return f"undecided: {have} of {need} runs"
-        answers = {one.answer for one in self.outcomes}
-        if answers == {"yes"}:
-            return "reproduced"
-        return "not reproduced" if answers == {"no"} else "differs"
+        return "reproduced" if answers == {"yes"} else "not reproduced"
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether there is a verdict."""
+        return not self.verdict.startswith("undecided")
+
+    @property
+    def open(self) -> int:
+        """How many of its answers are not known."""
+        return self.answers.count(None)
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -69,6 +88,13 @@ class Entry:
         return {one.record.id for decided in self.decided for side in decided.sides for one in side.runs}
 
 
+def _generally(answers: Sequence[Answer | None]) -> Answer | None:
+    """Yes, if more than half are; no, if at least half are not."""
+    if 2 * answers.count("yes") > len(answers):
+        return "yes"
+    return "no" if 2 * (len(answers) - answers.count("yes") - answers.count(None)) >= len(answers) else None
+
+
 class _Runs:
     """The runs of experiments, each looked up once."""
 
@@ -76,7 +102,7 @@ class _Runs:
         self.tables, self.staged = tables, staged
         self.known: dict[str, list[Finished]] = {}
 
-    def side(self, part: Part, label: str, language: str) -> Side:
+    def side(self, part: ClaimPart, label: str, language: str) -> Side:
         found: dict[str, Finished] = {}
         for name in part.experiments:
             if name not in self.known:

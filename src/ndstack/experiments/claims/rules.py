@@ -15,12 +15,14 @@ from typing import Literal
 
 import numpy as np
 
-from ndstack.experiments.claims.evidence import Side, measure, show, value_of
-from ndstack.experiments.claims.spec import Part, RuleName
+from ndstack.experiments.claims.claim import ClaimPart, RuleName
+from ndstack.experiments.claims.evidence import FAR, Side, metric_of, show_number, value_of
 
 Answer = Literal["yes", "no", "differs"]
 CIRCUITS = ("Agr.", "Lic.", "GPE", "GSE", "CE", "LDD")
 ENOUGH_TO_CORRELATE = 8
+TWO_SIDED = 1.96
+"""Standard deviations: what is further away happens by chance once in twenty times."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Outcome:
     """For each side: how many runs there are of those that it needs, and how many it needs."""
 
 
-def apply(part: Part, left: Sequence[Side], right: Sequence[Side]) -> list[Outcome]:
+def apply(part: ClaimPart, left: Sequence[Side], right: Sequence[Side]) -> list[Outcome]:
     """The outcomes of a part on one language.
 
     Args:
@@ -49,7 +51,7 @@ def apply(part: Part, left: Sequence[Side], right: Sequence[Side]) -> list[Outco
     return [PAIRS[part.rule](part, one, other) for one in left for other in right]
 
 
-def solves(part: Part, side: Side) -> Outcome:
+def solves(part: ClaimPart, side: Side) -> Outcome:
     """Some run is within 0.05 nats of the lower bound; no, if enough runs ended and none is."""
     counted, failed = len(side.counted), len(side.settled)
     about = f"{side.name}: {len(side.solved)} of {counted} runs that count solved it"
@@ -59,41 +61,39 @@ def solves(part: Part, side: Side) -> Outcome:
     return Outcome("no" if failed >= part.failures else None, about, needs)
 
 
-def fails(part: Part, side: Side) -> Outcome:
-    """No run solves it."""
-    found = solves(part, side)
+def fails(part: ClaimPart, side: Side) -> Outcome:
+    """No run solves it: `failures` runs ended without success, or `runs` if all of them are far from it."""
+    far = bool(side.runs) and min(one.score for one in side.runs) > FAR
+    found = solves(part.model_copy(update={"failures": part.runs}) if far else part, side)
     turned: dict[Answer, Answer] = {"yes": "no", "no": "yes"}
     return found if found.answer is None else dataclasses.replace(found, answer=turned[found.answer])
 
 
-def beats(part: Part, left: Side, right: Side) -> Outcome:
+def beats(part: ClaimPart, left: Side, right: Side) -> Outcome:
     """The left side is better by more than the margin; "differs" if they are that near to one another."""
     a, b, about = _compared(part, left, right)
     if a is None or b is None:
         return _undecided(part, left, right, about)
-    lead = (a - b) if part.higher else (b - a)
+    lead, margin = (a - b) if part.higher else (b - a), _margin(part, a, b)
     loser = right if lead > 0 else left
     if not _enough(part, left, right) or len(loser.settled) < part.runs:
         return _undecided(part, left, right, about)
-    answer: Answer = "yes" if lead > part.margin else "no" if lead < -part.margin else "differs"
-    if part.margin == 0 and lead == 0:
-        answer = "differs"
-    return Outcome(answer, about)
+    return Outcome("yes" if lead > margin else "no" if lead < -margin else "differs", about)
 
 
-def not_beats(part: Part, left: Side, right: Side) -> Outcome:
+def not_beats(part: ClaimPart, left: Side, right: Side) -> Outcome:
     """The left side is not better by more than the margin."""
     a, b, about = _compared(part, left, right)
     if a is None or b is None or not _enough(part, left, right):
         return _undecided(part, left, right, about)
-    lead = (a - b) if part.higher else (b - a)
-    loser = right if lead > part.margin else left
+    lead, margin = (a - b) if part.higher else (b - a), _margin(part, a, b)
+    loser = right if lead > margin else left
     if len(loser.settled) < part.runs:
         return _undecided(part, left, right, about)
-    return Outcome("no" if lead > part.margin else "yes", about)
+    return Outcome("no" if lead > margin else "yes", about)
 
 
-def alike(part: Part, left: Side, right: Side) -> Outcome:
+def alike(part: ClaimPart, left: Side, right: Side) -> Outcome:
     """The two are no further apart than the margin."""
     a, b, about = _compared(part, left, right)
     if a is None or b is None or not _enough(part, left, right):
@@ -105,7 +105,7 @@ def alike(part: Part, left: Side, right: Side) -> Outcome:
     return Outcome("no", about) if settled else _undecided(part, left, right, about)
 
 
-def share(part: Part, left: Side, right: Side) -> Outcome:
+def share(part: ClaimPart, left: Side, right: Side) -> Outcome:
     """A greater share of the runs on the left solves the language."""
     shares = [len(side.solved) / len(side.counted) if side.counted else 0.0 for side in (left, right)]
     about = f"{left.name}: {shares[0]:.0%} solved, {right.name}: {shares[1]:.0%}"
@@ -115,66 +115,70 @@ def share(part: Part, left: Side, right: Side) -> Outcome:
     return Outcome("yes" if lead > 0 else "no" if lead < 0 else "differs", about)
 
 
-def faster(part: Part, left: Side, right: Side) -> Outcome:
-    """The median run on the left needs fewer epochs to solve the language, by more than the margin, a share.
+def faster(part: ClaimPart, left: Side, right: Side) -> Outcome:
+    """The median run on the left needs fewer epochs to solve the language, by more than the share.
 
     A run that ended without solving it needs infinitely many; where no median is finite, epochs until a run
     has converged are compared.
     """
     for metric in ("epochs_to_solve", "epochs_to_converge"):
-        medians = [_median([measure(one, metric) for one in side.counted]) for side in (left, right)]
+        medians = [_median([metric_of(one, metric) for one in side.counted]) for side in (left, right)]
         if any(value is not None and math.isfinite(value) for value in medians):
             break
     a, b = medians
-    about = f"{left.name}: {show(a)} epochs, {right.name}: {show(b)}"
+    about = f"{left.name}: {show_number(a)} epochs, {right.name}: {show_number(b)}"
     if a is None or b is None or not _enough(part, left, right):
         return _undecided(part, left, right, about)
-    if a < b * (1 - part.margin):
+    if a < b * (1 - part.share):
         return Outcome("yes", about)
-    return Outcome("no" if a > b / (1 - part.margin) else "differs", about)
+    return Outcome("no" if a > b / (1 - part.share) else "differs", about)
 
 
-def above(part: Part, side: Side) -> Outcome:
+def above(part: ClaimPart, side: Side) -> Outcome:
     """The number of the side is above the threshold."""
     return _bound(part, side, lambda value: value > part.threshold, f"more than {part.threshold:g}")
 
 
-def below(part: Part, side: Side) -> Outcome:
+def below(part: ClaimPart, side: Side) -> Outcome:
     """The number of the side is below the threshold."""
     return _bound(part, side, lambda value: value < part.threshold, f"less than {part.threshold:g}")
 
 
-def near(part: Part, side: Side) -> Outcome:
-    """The number of the side is that of the dissertation, but for the margin, a share of it."""
+def near(part: ClaimPart, side: Side) -> Outcome:
+    """The number of the side is that of the dissertation, but for a share of it."""
     wanted = part.printed[side.label]
     value = value_of(side.counted, part.metric, part.statistic, part.runs)
-    about = f"{side.name}: {show(value)}, expected {show(wanted)}"
+    about = f"{side.name}: {show_number(value)}, expected {show_number(wanted)}"
     if value is None or len(side.counted) < part.runs:
         return Outcome(None, about, _needs(part, side))
-    answer: Answer = "yes" if abs(value / wanted - 1) <= part.margin else "differs"
+    answer: Answer = "yes" if abs(value / wanted - 1) <= part.share else "differs"
     return Outcome(answer, about, _needs(part, side))
 
 
-def ratio(part: Part, left: Side, right: Side) -> Outcome:
-    """Means have the dissertation's ratio, but for a factor of `threshold`; all runs count."""
-    values = [_mean([measure(one, part.metric) for one in side.runs]) for side in (left, right)]
+def ratio(part: ClaimPart, left: Side, right: Side) -> Outcome:
+    """Means have the dissertation's ratio, but for a factor of `threshold`; all runs that say it count."""
+    known = [
+        [value for one in side.runs for value in [metric_of(one, part.metric)] if value is not None]
+        for side in (left, right)
+    ]
     printed = part.printed[left.label] / part.printed[right.label]
-    a, b = values
-    needs = {side.name: (len(side.runs), part.runs) for side in (left, right)}
+    a, b = map(_mean, known)
+    needs = {side.name: (len(found), part.runs) for side, found in zip((left, right), known, strict=True)}
     if a is None or b is None:
         return Outcome(None, f"{left.name} / {right.name}: not measured", needs)
-    about = f"{left.label} / {right.label}: {show(a)} / {show(b)} = {a / b:.1f}, theirs {printed:.1f}"
-    if not _enough(part, left, right):
+    numbers = f"{show_number(a)} / {show_number(b)} = {a / b:.1f}"
+    about = f"{left.label} / {right.label}: {numbers}, theirs {printed:.1f}"
+    if min(map(len, known)) < part.runs:
         return Outcome(None, about, needs)
     fits = 1 / part.threshold <= a / b / printed <= part.threshold
     return Outcome("yes" if fits else "differs", about, needs)
 
 
-def correlation(part: Part, left: Sequence[Side], right: Sequence[Side]) -> Outcome:
+def correlation(part: ClaimPart, left: Sequence[Side], right: Sequence[Side]) -> Outcome:
     """Test perplexity and SG score are uncorrelated within models: |r| is below the threshold."""
     x, y = [], []
     for side in left:
-        pairs = [(measure(one, "test_perplexity"), measure(one, "sg_score")) for one in side.counted]
+        pairs = [(metric_of(one, "test_perplexity"), metric_of(one, "sg_score")) for one in side.counted]
         known = [(a, b) for a, b in pairs if a is not None and b is not None]
         if len(known) >= part.runs:
             x += [a - statistics.fmean(a for a, _ in known) for a, _ in known]
@@ -182,18 +186,18 @@ def correlation(part: Part, left: Sequence[Side], right: Sequence[Side]) -> Outc
     return _correlated(part, x, y, "perplexity and SG score within models")
 
 
-def trend(part: Part, left: Sequence[Side], right: Sequence[Side]) -> Outcome:
+def trend(part: ClaimPart, left: Sequence[Side], right: Sequence[Side]) -> Outcome:
     """There is no trend of the metric in the size of the stack: |r| is below the threshold, over models."""
     x, y = [], []
     for side in left:
         value = value_of(side.counted, part.metric, part.statistic, part.runs)
         if value is not None and len(side.counted) >= part.runs:
-            x.append(measure(side.counted[0], "size") or 0.0)
+            x.append(metric_of(side.counted[0], "size") or 0.0)
             y.append(value)
     return _correlated(part, x, y, f"{part.metric} and |Q||Γ| over models")
 
 
-def most_beat(part: Part, left: Sequence[Side], right: Sequence[Side]) -> Outcome:
+def most_beat(part: ClaimPart, left: Sequence[Side], right: Sequence[Side]) -> Outcome:
     """Most models on the left are better than the one on the right."""
     (other,) = right
     found = [beats(part, side, other) for side in left]
@@ -208,7 +212,7 @@ def most_beat(part: Part, left: Sequence[Side], right: Sequence[Side]) -> Outcom
     return Outcome(None, about, needs)
 
 
-def no_winner(part: Part, left: Sequence[Side], right: Sequence[Side]) -> Outcome:
+def no_winner(part: ClaimPart, left: Sequence[Side], right: Sequence[Side]) -> Outcome:
     """No model has the best mean on all circuits."""
     known = [side for side in left if len(side.counted) >= part.runs]
     needs = _needs(part, *left)
@@ -217,7 +221,7 @@ def no_winner(part: Part, left: Sequence[Side], right: Sequence[Side]) -> Outcom
     winners = {}
     for name in CIRCUITS:
         means = {
-            side.label: _mean([measure(one, f"circuit.{name}") for one in side.counted]) for side in known
+            side.label: _mean([metric_of(one, f"circuit.{name}") for one in side.counted]) for side in known
         }
         scored = {label: value for label, value in means.items() if value is not None}
         if scored:
@@ -228,14 +232,14 @@ def no_winner(part: Part, left: Sequence[Side], right: Sequence[Side]) -> Outcom
     return Outcome("yes" if len(set(winners.values())) > 1 else "no", about, needs)
 
 
-ALONE: dict[RuleName, Callable[[Part, Side], Outcome]] = {
+ALONE: dict[RuleName, Callable[[ClaimPart, Side], Outcome]] = {
     "solves": solves,
     "fails": fails,
     "above": above,
     "below": below,
     "near": near,
 }
-PAIRS: dict[RuleName, Callable[[Part, Side, Side], Outcome]] = {
+PAIRS: dict[RuleName, Callable[[ClaimPart, Side, Side], Outcome]] = {
     "beats": beats,
     "not_beats": not_beats,
     "alike": alike,
@@ -243,7 +247,7 @@ PAIRS: dict[RuleName, Callable[[Part, Side, Side], Outcome]] = {
     "faster": faster,
     "ratio": ratio,
 }
-WHOLE: dict[RuleName, Callable[[Part, Sequence[Side], Sequence[Side]], Outcome]] = {
+WHOLE: dict[RuleName, Callable[[ClaimPart, Sequence[Side], Sequence[Side]], Outcome]] = {
     "correlation": correlation,
     "trend": trend,
     "most_beat": most_beat,
@@ -251,44 +255,53 @@ WHOLE: dict[RuleName, Callable[[Part, Sequence[Side], Sequence[Side]], Outcome]]
 }
 
 
-def _compared(part: Part, left: Side, right: Side) -> tuple[float | None, float | None, str]:
+def _compared(part: ClaimPart, left: Side, right: Side) -> tuple[float | None, float | None, str]:
     """The numbers of both sides, each the best of as many runs, and a line about them."""
-    count = min(len(left.runs), len(right.runs))
-    values = [value_of(side.runs, part.metric, part.statistic, count) for side in (left, right)]
-    about = f"{left.name}: {show(values[0])}, {right.name}: {show(values[1])}"
+    runs = [side.usable(part.runs) for side in (left, right)]
+    count = min(map(len, runs))
+    values = [value_of(mine, part.metric, part.statistic, count) for mine in runs]
+    about = f"{left.name}: {show_number(values[0])}, {right.name}: {show_number(values[1])}"
     if part.statistic == "best" and part.metric in ("difference", "perplexity"):
         about += f" (best of {count})"
     return values[0], values[1], about
 
 
-def _bound(part: Part, side: Side, holds: Callable[[float], bool], wanted: str) -> Outcome:
-    usable = side.counted if not part.metric.startswith("inside.") else side.runs
+def _margin(part: ClaimPart, a: float, b: float) -> float:
+    """By how much one side has to be better than the other."""
+    return max(part.margin, part.share * max(abs(a), abs(b)))
+
+
+def _bound(part: ClaimPart, side: Side, holds: Callable[[float], bool], wanted: str) -> Outcome:
+    usable = side.counted if not part.metric.startswith("stack.") else side.runs
     value = value_of(usable, part.metric, part.statistic, part.runs)
-    about = f"{side.name}: {show(value)}, expected {wanted}"
+    about = f"{side.name}: {show_number(value)}, expected {wanted}"
     if value is None or len(usable) < part.runs:
         return Outcome(None, about, {side.name: (0 if value is None else len(usable), part.runs)})
     return Outcome("yes" if holds(value) else "no", about, {side.name: (len(usable), part.runs)})
 
 
-def _enough(part: Part, left: Side, right: Side) -> bool:
+def _enough(part: ClaimPart, left: Side, right: Side) -> bool:
     return min(len(left.runs), len(right.runs)) >= part.runs
 
 
-def _needs(part: Part, *sides: Side) -> dict[str, tuple[int, int]]:
+def _needs(part: ClaimPart, *sides: Side) -> dict[str, tuple[int, int]]:
     return {side.name: (len(side.counted), part.runs) for side in sides}
 
 
-def _undecided(part: Part, left: Side, right: Side, about: str) -> Outcome:
+def _undecided(part: ClaimPart, left: Side, right: Side, about: str) -> Outcome:
     return Outcome(None, about, _needs(part, left, right))
 
 
-def _correlated(part: Part, x: list[float], y: list[float], what: str) -> Outcome:
+def _correlated(part: ClaimPart, x: list[float], y: list[float], what: str) -> Outcome:
     needs = {what: (len(x), ENOUGH_TO_CORRELATE)}
     if len(x) < ENOUGH_TO_CORRELATE or len(set(x)) < 2 or len(set(y)) < 2:
         return Outcome(None, f"{what}: {len(x)} values", needs)
     r = float(np.corrcoef(x, y)[0, 1])
     about = f"{what}: r = {r:.2f}, {len(x)} values"
-    return Outcome("yes" if abs(r) < part.threshold else "no", about, needs)
+    if abs(r) < part.threshold:
+        return Outcome("yes", about, needs)
+    significant = abs(r) > 1 - 1e-12 or math.atanh(abs(r)) * math.sqrt(len(x) - 3) > TWO_SIDED
+    return Outcome("no" if significant else "differs", about, needs)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

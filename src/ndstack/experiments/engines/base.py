@@ -1,4 +1,4 @@
-"""What a sweep asks of an engine."""
+"""The interface between a sweep and the engine that runs its trials."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from types import TracebackType
 from typing import Protocol, Self
 
-from ndstack.experiments.work import Job, Outcome
+from ndstack.experiments.jobs import Job, JobOutcome
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,21 +21,21 @@ class Engine(Protocol):
     """Runs jobs; what it writes is in the job's folder, on the machine of the sweep, when it ends."""
 
     def slots(self) -> int:
-        """How many jobs may be handed over at once; it may change."""
+        """How many jobs may run at once; the number may change."""
 
     def submit(self, job: Job) -> None:
-        """Take a job."""
+        """Accept a job, and start it when there is room."""
 
-    def poll(self, timeout: float) -> list[Outcome | Lost]:
-        """What ended; waits for something, but no longer than the timeout in seconds."""
+    def poll(self, timeout: float) -> list[JobOutcome | Lost]:
+        """The jobs that have ended; waits for one, at most for the timeout in seconds."""
 
     def stop(self) -> None:
         """Let running trials save what they have, and end."""
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start the engine."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop."""
+        """Stop the engine."""

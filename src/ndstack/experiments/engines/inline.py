@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from ndstack.experiments.engines.base import Lost
-from ndstack.experiments.work import Job, Outcome, work
+from ndstack.experiments.jobs import Job, JobOutcome, do_job
 
 
 class Inline:
@@ -19,18 +19,18 @@ class Inline:
         return 1
 
     def submit(self, job: Job) -> None:
-        """Keep it until somebody asks what ended."""
+        """Keep the job until the next poll, which runs it."""
         self._waiting.append(job)
 
-    def poll(self, timeout: float) -> list[Outcome | Lost]:
-        """Do the job."""
-        outcome = work(self._waiting.pop(0))
+    def poll(self, timeout: float) -> list[JobOutcome | Lost]:
+        """Run the oldest job."""
+        outcome = do_job(self._waiting.pop(0))
         if outcome.state == "interrupted":
             raise KeyboardInterrupt
         return [outcome]
 
     def stop(self) -> None:
-        """Nothing runs."""
+        """Do nothing, since no job runs between two polls."""
 
     def __enter__(self) -> Self:
         return self

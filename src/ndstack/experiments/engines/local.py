@@ -20,7 +20,7 @@ from typing import IO, Self
 from ndstack import processes
 from ndstack.errors import NdstackError
 from ndstack.experiments.engines.base import Lost
-from ndstack.experiments.work import Job, Outcome
+from ndstack.experiments.jobs import Job, JobOutcome
 
 LOWEST = 19
 """The lowest priority there is."""
@@ -35,7 +35,7 @@ class _Worker:
         self.job: Job | None = None
         with log.open("ab") as errors, processes.tied_children():
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ndstack.experiments.worker"],
+                [sys.executable, "-m", "ndstack.experiments.engines.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -101,9 +101,9 @@ class Local:
             self._workers.append(worker)
         worker.send(job)
 
-    def poll(self, timeout: float) -> list[Outcome | Lost]:
+    def poll(self, timeout: float) -> list[JobOutcome | Lost]:
         """Outcomes, and jobs whose process died."""
-        ended: list[Outcome | Lost] = []
+        ended: list[JobOutcome | Lost] = []
         wait = timeout
         while True:
             try:
@@ -112,7 +112,7 @@ class Local:
                 return ended
             wait = 0.001
             if line:
-                ended.append(Outcome.model_validate_json(line))
+                ended.append(JobOutcome.model_validate_json(line))
                 worker.job = None
             elif worker in self._workers:
                 self._workers.remove(worker)

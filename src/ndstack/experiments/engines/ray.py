@@ -15,13 +15,13 @@ from typing import Any, Self
 
 from ndstack.errors import NdstackError
 from ndstack.experiments.engines.base import Lost
-from ndstack.experiments.engines.parcels import pack, unpack
-from ndstack.experiments.engines.remote import work_remotely
-from ndstack.experiments.work import Job, Outcome
+from ndstack.experiments.engines.ray_task import run_remote_job
+from ndstack.experiments.engines.transfer import read_files, write_files
+from ndstack.experiments.jobs import Job, JobOutcome
 from ndstack.processes import check_room
 
 MESSAGES = 100
-"""How many parcels are taken in one poll."""
+"""How many files are taken in one poll."""
 
 
 OWN = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -37,7 +37,7 @@ class Ray:
         workers: CPUs of a Ray of our own.
         cpus: that a trial takes.
         gpus: that a trial takes; parts of one are possible.
-        every: seconds between parcels from a trial.
+        every: seconds between files from a trial.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class Ray:
             raise NdstackError(f"no Ray at {where}: {' '.join(str(error).split())[:300]}") from None
         self._check_room()
         needs = {"num_cpus": self._cpus, "num_gpus": self._gpus}
-        self._task = self._ray.remote(**needs, max_retries=0, num_returns="streaming")(work_remotely)
+        self._task = self._ray.remote(**needs, max_retries=0, num_returns="streaming")(run_remote_job)
         return self
 
     def _check_address(self) -> None:
-        """Ray itself takes minutes to say that nobody is there."""
+        """Check that a machine answers at the address, which Ray itself takes minutes to find out."""
         if "://" in (self._address or ""):
             raise NdstackError(
                 f"--address {self._address} given, expected auto or HOST:PORT, on a machine of the cluster"
@@ -97,7 +97,7 @@ class Ray:
             ) from None
 
     def _check_room(self) -> None:
-        """A trial that fits nowhere would wait for ever."""
+        """Check that the cluster has room for a trial, which would otherwise wait forever."""
         have = self._ray.cluster_resources()
         for kind, wanted in (("CPU", self._cpus), ("GPU", self._gpus)):
             there = have.get(kind, 0.0)
@@ -118,13 +118,13 @@ class Ray:
         return max(1, int(room)) if room != float("inf") else self._workers
 
     def submit(self, job: Job) -> None:
-        """Hand it to Ray, with what there is of it."""
-        parcel = pack(Path(job.folder))
-        self._jobs[self._task.remote(job.model_dump_json().encode(), parcel, self._every)] = job
+        """Hand a job to Ray, with the files that its folder already has."""
+        contents = read_files(Path(job.folder))
+        self._jobs[self._task.remote(job.model_dump_json().encode(), contents, self._every)] = job
 
-    def poll(self, timeout: float) -> list[Outcome | Lost]:
-        """Take in parcels; outcomes come with the last one of a trial."""
-        ended: list[Outcome | Lost] = []
+    def poll(self, timeout: float) -> list[JobOutcome | Lost]:
+        """Take in files; the outcome of a trial comes with its last ones."""
+        ended: list[JobOutcome | Lost] = []
         if not self._jobs:
             time.sleep(timeout)
         for _ in range(MESSAGES):
@@ -141,18 +141,18 @@ class Ray:
         return ended
 
     def stop(self) -> None:
-        """What came back is kept; the rest of the work is given up."""
+        """Cancel all trials; the files that have come back are kept."""
         for stream in self._jobs:
             self._ray.cancel(stream, force=True)
         self._jobs = {}
 
-    def _receive(self, stream: Any) -> Outcome | Lost | None:
+    def _receive(self, stream: Any) -> JobOutcome | Lost | None:
         job = self._jobs[stream]
         try:
-            parcel, outcome = self._ray.get(next(stream))
+            contents, outcome = self._ray.get(next(stream))
         except StopIteration:
             return Lost(job.id, "its task ended without an outcome")
         except self._ray.exceptions.RayError as error:
             return Lost(job.id, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
-        unpack(Path(job.folder), parcel)
-        return Outcome.model_validate_json(outcome) if outcome else None
+        write_files(Path(job.folder), contents)
+        return JobOutcome.model_validate_json(outcome) if outcome else None

@@ -1,4 +1,4 @@
-"""A network as it is used, not as it is trained."""
+"""A network in evaluation mode for a while."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @contextlib.contextmanager
 def evaluation_mode(model: torch.nn.Module) -> Iterator[None]:
-    """Without gradients and dropout; afterwards as it was, whatever happened."""
+    """Switch gradients and dropout off inside the context, and restore the mode of the model afterwards."""
     training = model.training
     model.eval()
     try:

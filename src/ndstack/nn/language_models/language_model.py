@@ -21,9 +21,8 @@ from ndstack.nn.language_models.adaptive import AdaptiveOutput
 from ndstack.nn.networks.backbone import Backbone
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import Recordable
+from ndstack.settings.model import InputKind, OutputKind
 
-InputKind = Literal["one-hot", "embedding"]
-OutputKind = Literal["full", "adaptive"]
 Words = Sequence[Word] | Tensor
 """Strings; or, if all have one length, the indices of their symbols, [B, n]."""
 
@@ -99,7 +98,7 @@ class LanguageModel(Recordable, torch.nn.Module):
         return self.backbone.start(batch_size, self.dtype, self.device)
 
     def forward(self, symbols: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
-        """Read strings, or go on with them.
+        """Read strings, or continue them.
 
         From the beginning there is one prediction more than there are symbols, the one for the first symbol:
         the logits of all chunks of a string, put together, are those of the whole. A stream, whose first
@@ -107,7 +106,7 @@ class LanguageModel(Recordable, torch.nn.Module):
 
         Args:
             symbols: [B, n], indices; n may be 0.
-            state: to go on from; if not given, strings begin here.
+            state: the state to continue from; if not given, strings begin here.
 
         Returns:
             The logits, [B, n, V+1], or [B, n+1, V+1] from the beginning, and the last state.
@@ -185,7 +184,7 @@ class LanguageModel(Recordable, torch.nn.Module):
         """Write `model.safetensors` and `model.json`; `ndstack.nn.load` reads them."""
         from ndstack.nn.storage import files
 
-        files.save(self, folder)
+        files.save_model(self, folder)
 
     def _encode(self, word: Word) -> list[int]:
         try:

@@ -43,11 +43,11 @@ class Backbone(Recordable, torch.nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
-        """Read a sequence, or go on with one.
+        """Read a sequence, or continue one.
 
         Args:
             x: [B, n, input_size].
-            state: to go on from; a fresh start if not given.
+            state: the state to continue from; a fresh start if not given.
 
         Returns:
             The outputs, [B, n, output_size], and the last state.
@@ -60,8 +60,11 @@ class Backbone(Recordable, torch.nn.Module, ABC):
         )
 
 
-def check_input(x: Tensor, size: int, batch: int | None) -> None:
+def check_input(x: object, size: int, batch: int | None) -> None:
     """Raise an error in one line unless x is [batch, n, size]; a batch of None is any."""
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        what = f"a tensor of {x.dtype}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
+        raise NdstackError(f"{what} given as input, expected a tensor of floating-point numbers")
     if x.dim() != 3 or x.shape[2] != size or (batch is not None and x.shape[0] != batch):
         first = "batch" if batch is None else str(batch)
         hint = "" if batch is None else "; the batch is that of the state"

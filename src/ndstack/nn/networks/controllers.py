@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ndstack import register
 from ndstack.errors import NdstackError
-from ndstack.ops.lstm.cell import cell as lstm_cell
+from ndstack.ops.lstm import lstm_cell
 from ndstack.ops.runtime.tracing import opaque
-
-ControllerKind = Literal["lstm", "gru", "rnn"]
 
 _KINDS: dict[str, type[torch.nn.RNNBase]] = {
     "lstm": torch.nn.LSTM,
     "gru": torch.nn.GRU,
     "rnn": torch.nn.RNN,
 }
+register.controller.reserve(_KINDS)
 
 
 class ControllerState(NamedTuple):
@@ -32,19 +32,32 @@ class ControllerState(NamedTuple):
     cells: tuple[Tensor, ...]
 
 
-def make_controller(kind: str, input_size: int, hidden_size: int, num_layers: int) -> torch.nn.RNNBase:
-    """A controller of the given kind, batch first."""
-    if kind not in _KINDS:
-        raise NdstackError(f"there is no controller called {kind!r}; expected one of {', '.join(_KINDS)}")
-    return _KINDS[kind](input_size, hidden_size, num_layers, batch_first=True)  # type: ignore[arg-type]
+def make_controller(kind: str, input_size: int, hidden_size: int, num_layers: int) -> torch.nn.Module:
+    """A controller of the given kind, batch first; registered ones are made with the three sizes."""
+    own = _KINDS.get(kind)
+    if own is not None:
+        sizes: dict[str, Any] = {"input_size": input_size, "hidden_size": hidden_size}
+        return own(**sizes, num_layers=num_layers, batch_first=True)
+    make = register.controller.find(kind)
+    if make is None:
+        known = ", ".join((*_KINDS, *register.controller.names))
+        raise NdstackError(
+            f"there is no controller called {kind!r}; there are {known}; {register.controller.hint}"
+        )
+    made = make(input_size, hidden_size, num_layers)
+    if not isinstance(made, torch.nn.Module):
+        raise NdstackError(f"{kind} was registered as a controller, but it makes {made!r}, not a module")
+    return made
 
 
-def has_cells(controller: torch.nn.RNNBase) -> bool:
-    """Whether it remembers c_t beside h_t."""
-    return isinstance(controller, torch.nn.LSTM)
+def has_cells(controller: torch.nn.Module) -> bool:
+    """Whether it remembers c_t beside h_t: an LSTM, or a registered controller that says so."""
+    return isinstance(controller, torch.nn.LSTM) or bool(getattr(controller, "has_cells", False))
 
 
-def run(controller: torch.nn.Module, x: Tensor, memory: ControllerState) -> tuple[Tensor, ControllerState]:
+def run_controller(
+    controller: torch.nn.Module, x: Tensor, memory: ControllerState
+) -> tuple[Tensor, ControllerState]:
     """A whole sequence [B, n, input_size] without a stack: h_1..h_n, [B, n, H], and the last memory."""
     if x.shape[1] == 0:
         return x.new_zeros(x.shape[0], 0, memory.hidden[0].shape[1]), memory
@@ -84,15 +97,15 @@ def _has_lstm(dtype: torch.dtype) -> bool:
     return True
 
 
-def call(controller: torch.nn.Module, x: Tensor, memory: ControllerState) -> ControllerState:
+def call_controller(controller: torch.nn.Module, x: Tensor, memory: ControllerState) -> ControllerState:
     """One step of a controller that is called, as a network of torch is, with the input [B, input_size]."""
-    return run(controller, x[:, None], memory)[1]
+    return run_controller(controller, x[:, None], memory)[1]
 
 
-def prepare(
+def prepare_steps(
     controller: torch.nn.RNNBase, x: Tensor, reading_size: int
 ) -> tuple[tuple[Tensor, ...], list[list[Tensor]]]:
-    """What `step` wants, computed once for all steps: an input for each, and the weights of each layer.
+    """Compute what `step_controller` takes, for all steps: an input for each, and the weights of each layer.
 
     Of an LSTM, the inputs are what x_t contributes to the gates of the first layer, biases included.
 
@@ -111,7 +124,7 @@ def prepare(
     return torch.nn.functional.linear(x, by_input[:, :size], bias).unbind(1), weights
 
 
-def step(
+def step_controller(
     controller: torch.nn.RNNBase,
     weights: Sequence[Sequence[Tensor]],
     given: Tensor,
@@ -122,8 +135,8 @@ def step(
 
     Args:
         controller: says which kind of cell.
-        weights: of each layer, from `prepare`.
-        given: the input of this step, from `prepare`.
+        weights: of each layer, from `prepare_steps`.
+        given: the input of this step, from `prepare_steps`.
         reading: [B, reading_size].
         memory: before the step.
     """

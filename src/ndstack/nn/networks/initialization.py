@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
+from ndstack.settings.model import DEFAULTS, LayerInit
 from ndstack.stacks import Several, Stack, Stratification, Superposition
-
-LayerInit = Literal["xavier", "uniform"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,13 +32,13 @@ def initialize(
     network: torch.nn.Module,
     seed: int,
     *,
-    layers: LayerInit = "xavier",
-    nondeterministic_actions: LayerInit = "uniform",
-    attention_actions: LayerInit = "xavier",
-    nondeterministic_pushes: LayerInit | None = None,
-    tanh_gain: float = 1.0,
-    stacks_apart: bool = False,
-    bound: float = 0.1,
+    layers: LayerInit = DEFAULTS.layers_init,
+    nondeterministic_actions: LayerInit = DEFAULTS.actions_init,
+    attention_actions: LayerInit = DEFAULTS.attention_actions_init,
+    nondeterministic_pushes: LayerInit | None = DEFAULTS.pushes_init,
+    tanh_gain: float = DEFAULTS.tanh_gain,
+    stacks_apart: bool = DEFAULTS.stacks_apart,
+    bound: float = DEFAULTS.init_bound,
 ) -> None:
     """Give every parameter its first value; torch's own random numbers are not touched.
 

@@ -13,18 +13,20 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError, check_size
+from ndstack.nn.fused import LSTMWeights, run_lstm, step_lstm
 from ndstack.nn.networks import controllers, unmodified
 from ndstack.nn.networks.backbone import Backbone, check_input
-from ndstack.nn.networks.controllers import ControllerKind, ControllerState, make_controller
+from ndstack.nn.networks.controllers import ControllerState, make_controller
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import opaque, refuse_recording
-from ndstack.stacks import LSTMWeights, Stack, State
+from ndstack.settings.model import DEFAULTS
+from ndstack.stacks import Stack, State
 from ndstack.stacks.state import Device
 
 
@@ -54,7 +56,7 @@ class StackRNN(Backbone):
         hidden_size: of the hidden state.
         stack: any of `ndstack.stacks`; None for the controller alone.
         num_layers: of the controller.
-        controller: "lstm", "gru" or "rnn" (tanh).
+        controller: "lstm", "gru", "rnn" (tanh), or the name of a registered controller.
         push_hidden: push the top hidden state itself ("Sup. h"); the stack's vectors are of `hidden_size`.
         reading_layers: how many layers of `hidden_size` tanh units stand between reading and controller.
         output_reading: whether the output is h_t and r_t side by side, so that it does not lag a step behind
@@ -69,12 +71,12 @@ class StackRNN(Backbone):
         hidden_size: int,
         stack: Stack[Any] | None,
         num_layers: int = 1,
-        controller: ControllerKind = "lstm",
+        controller: str = DEFAULTS.controller,
         *,
         push_hidden: bool = False,
-        reading_layers: int = 0,
-        output_reading: bool = False,
-        normalize_reading: bool = True,
+        reading_layers: int = DEFAULTS.reading_layers,
+        output_reading: bool = DEFAULTS.output_reading,
+        normalize_reading: bool = DEFAULTS.normalize_reading,
     ) -> None:
         super().__init__()
         input_size = check_size("input_size", input_size, 0)
@@ -104,6 +106,15 @@ class StackRNN(Backbone):
             layers = [torch.nn.Linear(*pair) for pair in itertools.pairwise(sizes)]
             self.reader = torch.nn.Sequential(*(part for one in layers for part in (one, torch.nn.Tanh())))
 
+    def arguments(self) -> dict[str, object]:
+        """The arguments that make the same network again."""
+        names = ("input_size", "hidden_size", "num_layers", "push_hidden", "reading_layers", "output_reading")
+        return {name: getattr(self, name) for name in names} | {
+            "stack": getattr(self.stack, "original", self.stack),
+            "controller": self.controller_kind,
+            "normalize_reading": self.normalize_reading,
+        }
+
     def extra_repr(self) -> str:
         """What `print` shows beside the unmodified."""
         names = ("input_size", "hidden_size", "push_hidden", "reading_layers", "output_reading")
@@ -115,7 +126,7 @@ class StackRNN(Backbone):
         dtype, device = dtype or like.dtype, device or like.device
         zeros = (torch.zeros(batch_size, self.hidden_size, dtype=dtype, device=device),) * self.num_layers
         stack = None if self.stack is None else self.stack.start(batch_size, dtype=dtype, device=device)
-        return RNNState(zeros, zeros if self.controller_kind == "lstm" else (), stack)
+        return RNNState(zeros, zeros if controllers.has_cells(self.controller) else (), stack)
 
     def initial_output(self, state: NetworkState) -> Tensor:
         """[B, output_size]: h_0 and, with `output_reading`, r_0."""
@@ -125,11 +136,11 @@ class StackRNN(Backbone):
         return torch.cat([state.hidden[-1], state.stack.reading], dim=1)
 
     def forward(self, x: Tensor, state: NetworkState | None = None) -> tuple[Tensor, RNNState]:
-        """Read a sequence of any length, 0 included, or go on with one.
+        """Read a sequence of any length, 0 included, or continue one.
 
         Args:
             x: [B, n, input_size].
-            state: to go on from; zeros and fresh stacks if not given.
+            state: the state to continue from; zeros and fresh stacks if not given.
 
         Returns:
             The outputs, [B, n, output_size], and the last state.
@@ -139,7 +150,9 @@ class StackRNN(Backbone):
         state = self.start(x.shape[0], x.dtype, x.device) if state is None else self._like(state, x)
         refuse_recording()
         if self.stack is None:
-            output, memory = controllers.run(self.controller, x, ControllerState(state.hidden, state.cells))
+            output, memory = controllers.run_controller(
+                self.controller, x, ControllerState(state.hidden, state.cells)
+            )
             return output, RNNState(*memory, None)
         return self._with_stack(x, state)
 
@@ -155,7 +168,7 @@ class StackRNN(Backbone):
 
     @property
     def in_one_operation(self) -> bool:
-        """Whether controller and stack are run together by `Stack.run_lstm`.
+        """Whether controller and stack are run together (`ndstack.nn.fused`).
 
         Not if a part of the network was replaced or has hooks: such a part is called, at every step.
         """
@@ -169,7 +182,7 @@ class StackRNN(Backbone):
         layers = [layer for layer in (self.actions, self.pushed) if layer is not None]
         return not unmodified.hooked(self.stack) and all(map(unmodified.is_linear, layers))
 
-    def _untouched(self, controller: torch.nn.Module) -> bool:
+    def _untouched(self, controller: torch.nn.Module) -> TypeGuard[torch.nn.RNNBase]:
         read_size = 0 if self.stack is None else self.stack.reading_size
         sizes = self.hidden_size if self.reading_layers else read_size
         return unmodified.is_recurrent(controller, self.input_size + sizes, self.hidden_size, self.num_layers)
@@ -216,15 +229,16 @@ class StackRNN(Backbone):
     def _fused(self, x: Tensor, state: RNNState) -> tuple[Tensor, Tensor, RNNState]:
         """The hidden states [B, n, H], the readings [B, n, R] and the last state, in one operation."""
         assert self.stack is not None
+        assert isinstance(self.controller, torch.nn.RNNBase)
         by_input, by_hidden, input_bias, hidden_bias = self.controller.all_weights[0]
         by_x, by_reading = by_input[:, : self.input_size], by_input[:, self.input_size :]
         gates = torch.nn.functional.linear(x, by_x, input_bias + hidden_bias)
         weights = LSTMWeights(by_reading, by_hidden, *self._controls())
         memory = (state.hidden[0], state.cells[0])
         if x.shape[1] == 1:
-            (last, cell), stack = self.stack.step_lstm(gates[:, 0], weights, memory, state.stack)
+            (last, cell), stack = step_lstm(self.stack, gates[:, 0], weights, memory, state.stack)
             return last[:, None], stack.reading[:, None], RNNState((last,), (cell,), stack)
-        hidden, readings, (last, cell), stack = self.stack.run_lstm(gates, weights, memory, state.stack)
+        hidden, readings, (last, cell), stack = run_lstm(self.stack, gates, weights, memory, state.stack)
         return hidden, readings, RNNState((last,), (cell,), stack)
 
     def _by_steps(self, x: Tensor, state: RNNState) -> tuple[Tensor, Tensor, RNNState]:
@@ -233,6 +247,7 @@ class StackRNN(Backbone):
         advance, drives = self._stepper(x), self._drives and not self.push_hidden
         controls = self._controls() if drives else ()
         memory, stack = ControllerState(state.hidden, state.cells), state.stack
+        self.stack.check_state(stack)  # before the controller sees its reading
         assert stack is not None
         hidden, readings = [], []
         for t in range(x.shape[1]):
@@ -254,11 +269,13 @@ class StackRNN(Backbone):
         """A function of the number of a step, the reading and the memory before it: the controller's step."""
         controller = self.controller
         if not self._untouched(controller):
-            return lambda t, reading, memory: controllers.call(
+            return lambda t, reading, memory: controllers.call_controller(
                 controller, torch.cat([x[:, t], reading], dim=1), memory
             )
-        inputs, weights = controllers.prepare(controller, x, controller.input_size - self.input_size)
-        return lambda t, reading, memory: controllers.step(controller, weights, inputs[t], reading, memory)
+        inputs, weights = controllers.prepare_steps(controller, x, controller.input_size - self.input_size)
+        return lambda t, reading, memory: controllers.step_controller(
+            controller, weights, inputs[t], reading, memory
+        )
 
     def _step_stack(self, state: State, top: Tensor) -> State:
         """One step of the stack, from what the layers give when they are called."""

@@ -32,11 +32,14 @@ from ndstack.nn.networks.backbone import Backbone, check_input
 from ndstack.nn.networks.positions import sinusoidal_positions
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import refuse_recording
+from ndstack.settings.model import DEFAULTS
 from ndstack.stacks.base import Stack, State
 from ndstack.stacks.state import Device
 
 LayerKind = Literal["attention"] | Stack[Any]
 """`"attention"` for scaled dot-product attention; a stack for stack attention with that stack."""
+LAYERS: tuple[LayerKind, ...] = ("attention",) * 5
+"""The layers of chapter 10's baseline."""
 
 
 class TransformerLayer(torch.nn.Module):
@@ -53,6 +56,7 @@ class TransformerLayer(torch.nn.Module):
         d_model = attention.d_model
         check_dropout(dropout)
         feedforward = check_size("feedforward", feedforward)
+        self.feedforward_size = feedforward
         self.attention_norm = torch.nn.LayerNorm(d_model)
         self.attention = attention
         self.feedforward_norm = torch.nn.LayerNorm(d_model)
@@ -117,13 +121,13 @@ class Transformer(Backbone):
 
     def __init__(
         self,
-        d_model: int = 32,
-        layers: Sequence[LayerKind] = ("attention",) * 5,
-        heads: int = 4,
-        feedforward: int = 64,
-        dropout: float = 0.1,
+        d_model: int = DEFAULTS.d_model,
+        layers: Sequence[LayerKind] = LAYERS,
+        heads: int = DEFAULTS.heads,
+        feedforward: int = DEFAULTS.feedforward,
+        dropout: float = DEFAULTS.dropout,
         *,
-        exp_pushes: bool = False,
+        exp_pushes: bool = DEFAULTS.exp_pushes,
     ) -> None:
         super().__init__()
         d_model = check_size("d_model", d_model)
@@ -144,6 +148,20 @@ class Transformer(Backbone):
         self.norm = torch.nn.LayerNorm(d_model)
         self.dropout = torch.nn.Dropout(dropout)
 
+    def arguments(self) -> dict[str, object]:
+        """The arguments that make the same network again."""
+        layers = self._all()
+        kinds = [layer.attention for layer in layers]
+        heads = [kind.heads for kind in kinds if isinstance(kind, DotProductAttention)]
+        return {
+            "d_model": self.d_model,
+            "layers": [kind.stack if isinstance(kind, StackAttention) else "attention" for kind in kinds],
+            "heads": heads[0] if heads else 1,
+            "feedforward": layers[0].feedforward_size,
+            "dropout": self.dropout.p,
+            "exp_pushes": self.exp_pushes,
+        }
+
     def start(
         self, batch_size: int, dtype: torch.dtype | None = None, device: Device = None
     ) -> TransformerState:
@@ -154,11 +172,11 @@ class Transformer(Backbone):
         )
 
     def forward(self, x: Tensor, state: NetworkState | None = None) -> tuple[Tensor, TransformerState]:
-        """Read a sequence, or go on with one.
+        """Read a sequence, or continue one.
 
         Args:
             x: [B, n, d_model], embeddings, not scaled.
-            state: to go on from; a fresh start if not given.
+            state: the state to continue from; a fresh start if not given.
 
         Returns:
             The outputs, [B, n, d_model], normalised, and the last state.

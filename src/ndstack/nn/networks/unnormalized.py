@@ -2,7 +2,7 @@
 
 A reading is then the total weight of the runs that end in each (state, top symbol), alpha_t, and not its
 share of all runs. It is had from an ordinary stack with one state more, s. One run enters s in the first step
-and goes on there for ever, pushing the bottom symbol, always with weight 1. If Z_t is the weight of all runs,
+and stays there for ever, pushing the bottom symbol, always with weight 1. If Z_t is the weight of all runs,
 its share is 1 / Z_t, so
 
     alpha_t[q, x] = p_t[q, x] / p_t[s, bottom],

@@ -45,7 +45,7 @@ EXACT = 1e300
 
 
 @dataclass(frozen=True)
-class Layout:
+class ProofLayout:
     """Who is who: the automaton's names and the units of the hidden state.
 
     Attributes:
@@ -87,7 +87,7 @@ class Layout:
         kinds = len(self.states) * len(self.tops)
         return 2 * kinds * kinds + kinds * len(self.states)
 
-    def memory(self, length: int) -> int:
+    def bytes_to_read(self, length: int) -> int:
         """How many bytes reading a string takes, roughly: log weights with copies, and the stack's chart."""
         kinds, times = len(self.states) * len(self.tops), length + 2
         return 8 * (4 * self.actions * (length + 1) + kinds * kinds * times * (times + 4) // 2)
@@ -131,7 +131,7 @@ def with_trap(union: UnionPDA, symbols: tuple[str, ...]) -> UnionPDA:
     return UnionPDA(replace(pda, transitions=(*pda.transitions, *added)), union.parts)
 
 
-def compile_rnn(layout: Layout) -> StackRNN:
+def compile_rnn(layout: ProofLayout) -> StackRNN:
     """The StackRNN of the proofs."""
     stack = Nondeterministic(len(layout.states), len(layout.tops))
     with torch.device("cpu"):
@@ -144,8 +144,9 @@ def compile_rnn(layout: Layout) -> StackRNN:
     return rnn
 
 
-def _set_controller(rnn: StackRNN, layout: Layout) -> None:
+def _set_controller(rnn: StackRNN, layout: ProofLayout) -> None:
     """c_t = f c_{t-1} + i g, h_t = o tanh(c_t), for all units at once."""
+    assert isinstance(rnn.controller, torch.nn.LSTM)
     by_input, by_hidden, bias, _ = rnn.controller.all_weights[0]
     _, _, g_in, _ = by_input.chunk(4)  # [H, symbols + readings] each
     i_hidden, _, g_hidden, _ = by_hidden.chunk(4)  # [H, H] each
@@ -170,7 +171,7 @@ def _set_controller(rnn: StackRNN, layout: Layout) -> None:
         f[offset] = -math.log(layout.base - 1)
 
 
-def _set_actions(weight: Tensor, layout: Layout) -> None:
+def _set_actions(weight: Tensor, layout: ProofLayout) -> None:
     """Log weight 0 for the transitions that scan a symbol, -∞ (see above) for all others."""
     count = len(layout.symbols)
     weight[:, : 2 * count] = -LARGEST
@@ -179,7 +180,7 @@ def _set_actions(weight: Tensor, layout: Layout) -> None:
         weight[layout.action(t), unit : unit + 2] = 0.0
 
 
-def compile_mlp(layout: Layout) -> tuple[torch.nn.Linear, torch.nn.Linear]:
+def compile_mlp(layout: ProofLayout) -> tuple[torch.nn.Linear, torch.nn.Linear]:
     """The layers of y = σ(W₂ σ(W₁ h + b₁) + b₂).
 
     For each accept unit there is a unit in the hidden layer with "its incoming weight ... to ∞"; "set the

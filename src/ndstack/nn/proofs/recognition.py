@@ -19,25 +19,25 @@ from ndstack.automata.pda import BottomMarkedPDA
 from ndstack.errors import NdstackError
 from ndstack.grammars import CFG, Rule
 from ndstack.grammars.greibach import ASK_THE_GRAMMAR
-from ndstack.nn.proofs.construction import Layout, compile_mlp, compile_rnn, with_trap
+from ndstack.nn.proofs.construction import ProofLayout, compile_mlp, compile_rnn, with_trap
 
 EOS, UNKNOWN = "EOS", "unknown"
 
-MEMORY = 2 * 2**30
+MAX_BYTES = 2 * 2**30
 """How many bytes reading one string of 40 symbols may take, roughly, by default."""
-BATCH_MEMORY = 2**28
+BATCH_BYTES = 2**28
 
 Machine = CFG | PDA
 Words = Iterable[Sequence[str]]
 
 
-def recognizer(machines: Machine | Sequence[Machine], *, memory: int = MEMORY) -> "Recognizer":
+def recognizer(machines: Machine | Sequence[Machine], *, max_bytes: int = MAX_BYTES) -> "Recognizer":
     """A network that recognises the language of a grammar or PDA, or the intersection of several.
 
     Args:
         machines: one grammar or PDA, or a list. Weights are disregarded but for being 0 or not. A restricted
             PDA is used as it is, after merging what can be merged.
-        memory: how many bytes reading one string of 40 symbols may take, roughly; an automaton that is too
+        max_bytes: how many bytes reading one string of 40 symbols may take, roughly; an automaton that is too
             large for that is an error.
     """
     given = [machines] if isinstance(machines, CFG | PDA) else list(machines)
@@ -48,7 +48,7 @@ def recognizer(machines: Machine | Sequence[Machine], *, memory: int = MEMORY) -
             raise NdstackError(f"{machine!r} given, expected a CFG or a PDA, or a list of them")
     automata = _smallest([variants(_without_weights(machine)) for machine in given])
     alphabet = tuple(dict.fromkeys(a for machine in given for a in _alphabet(machine)))
-    return Recognizer(_network(automata, alphabet, memory))
+    return Recognizer(_network(automata, alphabet, max_bytes))
 
 
 class Recognizer(torch.nn.Module):
@@ -60,7 +60,7 @@ class Recognizer(torch.nn.Module):
         layout: the automaton, and which unit does what.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: ProofLayout) -> None:
         super().__init__()
         self.layout = layout
         self.rnn = compile_rnn(layout)
@@ -125,7 +125,7 @@ class Recognizer(torch.nn.Module):
                     f"a string of length {length} given; the arithmetic of this network is exact up to "
                     f"length {self.longest} in float64"
                 )
-            most = max(1, BATCH_MEMORY // self.layout.memory(length))
+            most = max(1, BATCH_BYTES // self.layout.bytes_to_read(length))
             yield from (rows[first : first + most] for first in range(0, len(rows), most))
 
 
@@ -178,20 +178,20 @@ def _without_weights(machine: Machine) -> Machine:
     return build(transitions, machine.start, machine.accept, machine.bottom)
 
 
-def _network(automata: Sequence[RestrictedPDA], alphabet: tuple[str, ...], memory: int) -> Layout:
+def _network(automata: Sequence[RestrictedPDA], alphabet: tuple[str, ...], max_bytes: int) -> ProofLayout:
     """The automaton of the proof, and its layout, if the network is not too large."""
     names = _shared_names(automata)
     renamed = [_rename(pda, names) for pda in automata]
     parts = union(renamed) if len(renamed) > 1 else UnionPDA(renamed[0], (renamed[0].accept,))
     eos, unknown = distinct(EOS, alphabet), distinct(UNKNOWN, alphabet)
     parts = with_trap(parts, (*alphabet, unknown))
-    layout = Layout(parts, (*alphabet, eos, unknown), parts.pda.states, parts.pda.stack_alphabet)
-    need = 8 * layout.actions * layout.units + layout.memory(40)
-    if need > memory:
+    layout = ProofLayout(parts, (*alphabet, eos, unknown), parts.pda.states, parts.pda.stack_alphabet)
+    need = 8 * layout.actions * layout.units + layout.bytes_to_read(40)
+    if need > max_bytes:
         raise NdstackError(
             f"the automaton has {len(layout.states)} states and {len(layout.tops)} stack symbols, and the "
             f"transition weights are dense in both: reading 40 symbols would take about {_size(need)}, more "
-            f"than the limit of {_size(memory)} (`memory` in Python); {ASK_THE_GRAMMAR}"
+            f"than the limit of {_size(max_bytes)} (`max_bytes` in Python); {ASK_THE_GRAMMAR}"
         )
     return layout
 

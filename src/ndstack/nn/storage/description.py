@@ -1,141 +1,54 @@
-"""What a model is made of, as plain data: of any model, written to JSON, checked when read, made again."""
+"""What a model is made of, as plain data: written to JSON, checked when read, and made again.
+
+A stack or a network is described by its kind and by the arguments that it was made with, in the same way for
+the parts of ndstack and for registered ones (`ndstack.register`). Arguments are numbers, strings, None,
+stacks, networks and sequences of these. A part keeps each of them as an attribute of the same name, or has a
+method `arguments` that returns them by name.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
+import typing
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 
-from ndstack.errors import NdstackError
+from ndstack import register, stacks
+from ndstack.errors import NdstackError, first_problem
 from ndstack.nn.language_models.adaptive import AdaptiveOutput
-from ndstack.nn.language_models.language_model import InputKind, LanguageModel, OutputKind
-from ndstack.nn.networks.attention import DotProductAttention, StackAttention
+from ndstack.nn.language_models.language_model import LanguageModel
 from ndstack.nn.networks.backbone import Backbone
-from ndstack.nn.networks.controllers import ControllerKind
 from ndstack.nn.networks.rnn import StackRNN
-from ndstack.nn.networks.transformer import Transformer, TransformerLayer
-from ndstack.stacks import Several, Stack, Stratification, Superposition
+from ndstack.nn.networks.transformer import Transformer
+from ndstack.settings.model import InputKind, OutputKind
+from ndstack.stacks import Stack
 
-Size = Annotated[int, Field(ge=1, lt=10**9)]
-"""Of anything; more than memory has room for, but not more than torch can count."""
-Layers = Annotated[int, Field(ge=0, lt=10**9)]
+AnyStack = Stack[Any]
+Part = AnyStack | Backbone
+Description = dict[str, JsonValue]
+STACKS = {
+    "superposition": "Superposition",
+    "stratification": "Stratification",
+    "several": "Several",
+    "nondeterministic": "Nondeterministic",
+}
+"""The stacks of `ndstack.stacks`, by name, since the last one brings the compiler along."""
+NETWORKS: dict[str, type[Backbone]] = {"rnn": StackRNN, "transformer": Transformer}
+LARGEST = 10**9
+"""Arguments are smaller than this: more than memory has room for, but not more than torch can count."""
+register.stack.reserve(STACKS)
+register.network.reserve(NETWORKS)
 
 
-class _Config(BaseModel):
+class ModelDescription(BaseModel):
+    """What a `LanguageModel` is made of: the content of `model.json`."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class SuperpositionConfig(_Config):
-    """One superposition stack or several."""
-
-    kind: Literal["superposition"] = "superposition"
-    sizes: Annotated[tuple[Size, ...], Field(min_length=1, strict=False)]
-    depth: Size | None = None
-    synchronized: bool = False
-
-    def make(self) -> Stack[Any]:
-        """The stack."""
-        return Superposition(self.sizes, self.depth, synchronized=self.synchronized)
-
-
-class StratificationConfig(_Config):
-    """A stratification stack."""
-
-    kind: Literal["stratification"] = "stratification"
-    size: Size
-
-    def make(self) -> Stack[Any]:
-        """The stack."""
-        return Stratification(self.size)
-
-
-class NondeterministicConfig(_Config):
-    """A nondeterministic stack."""
-
-    kind: Literal["nondeterministic"] = "nondeterministic"
-    states: Size
-    symbols: Size
-    vector_size: Size | None = None
-    normalized: bool = False
-    read_states: bool = True
-    window: Size | None = None
-    bottom_fix: bool = True
-
-    def make(self) -> Stack[Any]:
-        """The stack."""
-        from ndstack.stacks import Nondeterministic
-
-        return Nondeterministic(**self.model_dump(exclude={"kind"}))
-
-
-class SeveralConfig(_Config):
-    """Several stacks of any kinds."""
-
-    kind: Literal["several"] = "several"
-    stacks: Annotated[tuple[StackConfig, ...], Field(min_length=1, strict=False)]
-
-    def make(self) -> Stack[Any]:
-        """The stacks, as one."""
-        return Several(*(stack.make() for stack in self.stacks))
-
-
-StackConfig = Annotated[
-    SuperpositionConfig | StratificationConfig | NondeterministicConfig | SeveralConfig,
-    Field(discriminator="kind"),
-]
-
-
-class RNNConfig(_Config):
-    """A `StackRNN`."""
-
-    kind: Literal["rnn"] = "rnn"
-    input_size: Size
-    hidden_size: Size
-    stack: StackConfig | None
-    num_layers: Size = 1
-    controller: ControllerKind = "lstm"
-    push_hidden: bool = False
-    reading_layers: Layers = 0
-    output_reading: bool = False
-    normalize_reading: bool = True
-
-    def make(self) -> StackRNN:
-        """The network, its parameters not yet set."""
-        return StackRNN(
-            self.input_size,
-            self.hidden_size,
-            None if self.stack is None else self.stack.make(),
-            self.num_layers,
-            self.controller,
-            push_hidden=self.push_hidden,
-            reading_layers=self.reading_layers,
-            output_reading=self.output_reading,
-            normalize_reading=self.normalize_reading,
-        )
-
-
-class TransformerConfig(_Config):
-    """A `Transformer`."""
-
-    kind: Literal["transformer"] = "transformer"
-    d_model: Size
-    layers: Annotated[tuple[Literal["attention"] | StackConfig, ...], Field(min_length=1, strict=False)]
-    heads: Size = 4
-    feedforward: Size = 64
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    exp_pushes: bool = False
-
-    def make(self) -> Transformer:
-        """The network, its parameters not yet set."""
-        layers = [layer if isinstance(layer, str) else layer.make() for layer in self.layers]
-        return Transformer(
-            self.d_model, layers, self.heads, self.feedforward, self.dropout, exp_pushes=self.exp_pushes
-        )
-
-
-class ModelConfig(_Config):
-    """A `LanguageModel`."""
 
     format: Literal["ndstack model 1"] = "ndstack model 1"
     alphabet: Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
@@ -143,75 +56,159 @@ class ModelConfig(_Config):
     bos: bool
     output: OutputKind = "full"
     dtype: Literal["float32", "float64", "bfloat16", "float16"] = "float32"
-    backbone: Annotated[RNNConfig | TransformerConfig, Field(discriminator="kind")]
+    backbone: Description
 
     def make(self) -> LanguageModel:
-        """The model, its parameters not yet set; torch's own random numbers are not touched."""
+        """The model, whose parameters are not set yet; torch's own random numbers are not touched."""
         with torch.random.fork_rng(devices=[]):
-            model = LanguageModel(self.backbone.make(), self.alphabet, self.input, self.bos, self.output)
+            network = make_part(self.backbone, "backbone")
+            if not isinstance(network, Backbone):
+                raise NdstackError(f"backbone: a {type(network).__name__} given, expected a network")
+            model = LanguageModel(network, self.alphabet, self.input, self.bos, self.output)
         return model.to(getattr(torch, self.dtype))
 
 
-def describe(model: LanguageModel) -> ModelConfig:
-    """What this model is made of."""
-    return ModelConfig(
-        alphabet=model.alphabet,
-        input=model.input,
-        bos=model.bos,
-        output="adaptive" if isinstance(model.output, AdaptiveOutput) else "full",
-        dtype=str(model.dtype).removeprefix("torch."),  # type: ignore[arg-type]
-        backbone=_describe_backbone(model.backbone),
-    )
+def describe_model(model: LanguageModel) -> ModelDescription:
+    """What this model is made of; an error says in one line what cannot be described."""
+    values = {
+        "alphabet": model.alphabet,
+        "input": model.input,
+        "bos": model.bos,
+        "output": "adaptive" if isinstance(model.output, AdaptiveOutput) else "full",
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "backbone": describe_part(model.backbone),
+    }
+    return ModelDescription.model_validate(values)
 
 
-def _describe_backbone(network: Backbone) -> RNNConfig | TransformerConfig:
-    if type(network) is StackRNN:
-        return RNNConfig(
-            input_size=network.input_size,
-            hidden_size=network.hidden_size,
-            stack=None if network.stack is None else _describe_stack(network.stack),
-            num_layers=network.num_layers,
-            controller=network.controller_kind,
-            push_hidden=network.push_hidden,
-            reading_layers=network.reading_layers,
-            output_reading=network.output_reading,
-            normalize_reading=network.normalize_reading,
+def describe_part(part: Part) -> Description:
+    """The kind of a stack or a network, and its arguments."""
+    kind = _kind(part)
+    return {"kind": kind} | {name: _plain(part, name, value) for name, value in _arguments(part).items()}
+
+
+def make_part(description: Mapping[str, object], place: str) -> Part:
+    """The stack or network of this description.
+
+    Args:
+        description: as `describe_part` gives it, or as a file has it.
+        place: where it stands, for error messages.
+    """
+    arguments = {name: _restore(value, f"{place}.{name}") for name, value in description.items()}
+    kind = arguments.pop("kind", None)
+    make = find_part(kind) if isinstance(kind, str) else None
+    if make is None:
+        known = ", ".join((*STACKS, *NETWORKS, *register.stack.names, *register.network.names))
+        raise NdstackError(
+            f"{place}: there is no stack or network called {kind!r}; there are {known}; {register.stack.hint}"
         )
-    if type(network) is Transformer:
-        layers = [layer for layer in network.layers if isinstance(layer, TransformerLayer)]
-        kinds = [layer.attention for layer in layers]
-        heads = [kind.heads for kind in kinds if isinstance(kind, DotProductAttention)]
-        first = layers[0].feedforward[0]
-        assert isinstance(first, torch.nn.Linear)
-        return TransformerConfig(
-            d_model=network.d_model,
-            layers=tuple(
-                _describe_stack(kind.stack) if isinstance(kind, StackAttention) else "attention"
-                for kind in kinds
-            ),
-            heads=heads[0] if heads else 1,
-            feedforward=first.out_features,
-            dropout=network.dropout.p,
-            exp_pushes=network.exp_pushes,
+    positional = [
+        (name, value) for name in _several(make) for value in _as_tuple(arguments.pop(name, None), place)
+    ]
+    for name, value in (*positional, *arguments.items()):
+        _check(make, name, value, f"{place}.{name}")
+    try:
+        bound = inspect.signature(make).bind(*(value for _, value in positional), **arguments)
+    except TypeError as error:
+        raise NdstackError(f"{place}: {error}") from None
+    return make(*bound.args, **bound.kwargs)
+
+
+def find_part(kind: str) -> type[Part] | None:
+    """The class of stacks or networks of this name."""
+    found: object = getattr(stacks, STACKS[kind]) if kind in STACKS else NETWORKS.get(kind)
+    found = found or register.stack.find(kind) or register.network.find(kind)
+    if found is None:
+        return None
+    if isinstance(found, type) and issubclass(found, Stack | Backbone):
+        return found
+    raise NdstackError(f"{kind} was registered as {found!r}, expected a class of stacks or networks")
+
+
+def _kind(part: Part) -> str:
+    registry, own = (register.stack, STACKS) if isinstance(part, Stack) else (register.network, NETWORKS)
+    name = next((name for name in own if type(part) is find_part(name)), registry.name_of(type(part)))
+    if name is None:
+        raise NdstackError(
+            f"a model with a {type(part).__name__} cannot be saved, since that is not registered; "
+            f"{registry.hint}"
         )
+    return name
+
+
+def _arguments(part: Part) -> Mapping[str, object]:
+    own = getattr(part, "arguments", None)
+    if callable(own):
+        return dict(own())
+    names = [one.name for one in inspect.signature(type(part)).parameters.values()]
+    missing = [name for name in names if not hasattr(part, name)]
+    if missing:
+        raise NdstackError(
+            f"a model with a {type(part).__name__} cannot be saved, since it does not keep its argument "
+            f"{missing[0]} as an attribute of that name, and has no method `arguments`"
+        )
+    return {name: getattr(part, name) for name in names}
+
+
+def _plain(part: Part, name: str, value: object) -> JsonValue:
+    """An argument as JSON."""
+    if isinstance(value, Stack | Backbone):
+        return describe_part(value)
+    if isinstance(value, list | tuple | torch.nn.ModuleList):
+        items: Iterable[object] = value
+        return [_plain(part, name, item) for item in items]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
     raise NdstackError(
-        f"a model around a {type(network).__name__} cannot be described, only around the "
-        "StackRNN and Transformer of ndstack.nn"
+        f"a model with a {type(part).__name__} cannot be saved: its argument {name} is a "
+        f"{type(value).__name__}, expected numbers, strings, stacks and networks"
     )
 
 
-def _describe_stack(stack: Stack[Any]) -> StackConfig:
-    stack = getattr(stack, "original", stack)
-    if type(stack) is Superposition:
-        return SuperpositionConfig(sizes=stack.sizes, depth=stack.depth, synchronized=stack.synchronized)
-    if type(stack) is Stratification:
-        return StratificationConfig(size=stack.push_size)
-    if type(stack) is Several:
-        parts = [part for part in stack.stacks if isinstance(part, Stack)]
-        return SeveralConfig(stacks=tuple(_describe_stack(part) for part in parts))
-    from ndstack.stacks import Nondeterministic
+def _restore(value: object, place: str) -> Any:
+    if isinstance(value, Mapping):
+        return make_part(value, place)
+    if isinstance(value, list | tuple):
+        return tuple(_restore(item, place) for item in value)
+    if isinstance(value, int) and abs(value) >= LARGEST:
+        raise NdstackError(f"{place}: {value} given, expected less than {LARGEST:,}")
+    return value
 
-    if type(stack) is Nondeterministic:
-        names = [name for name in NondeterministicConfig.model_fields if name != "kind"]
-        return NondeterministicConfig(**{name: getattr(stack, name) for name in names})
-    raise NdstackError(f"a {type(stack).__name__} cannot be described, only the stacks of ndstack.stacks")
+
+def _check(make: type[Part], name: str, value: object, place: str) -> None:
+    """Raise an error in one line unless a value is of the type that the class asks for."""
+    adapter = _adapters(make).get(name)
+    if adapter is None:
+        return
+    try:
+        adapter.validate_python(value)
+    except ValidationError as error:
+        raise NdstackError(f"{place}: {first_problem(error)}") from None
+
+
+def _several(make: type[Part]) -> list[str]:
+    """The name of the parameter that takes any number of arguments: `stacks` of `Several(*stacks)`."""
+    parameters = inspect.signature(make).parameters.values()
+    return [one.name for one in parameters if one.kind is one.VAR_POSITIONAL]
+
+
+def _as_tuple(value: object, place: str) -> tuple[object, ...]:
+    if not isinstance(value, tuple):
+        raise NdstackError(f"{place}: {value!r} given, expected a list of arguments")
+    return value
+
+
+@functools.cache
+def _adapters(make: type[Part]) -> dict[str, TypeAdapter[object]]:
+    """What checks the arguments of a class, for those whose type is known."""
+    found: dict[str, TypeAdapter[object]] = {}
+    try:
+        hints = typing.get_type_hints(make.__init__)
+    except (NameError, TypeError):  # types that only a type checker imports
+        return found
+    for name, hint in hints.items():
+        try:
+            found[name] = TypeAdapter(hint, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
+        except PydanticUserError:
+            continue
+    return found

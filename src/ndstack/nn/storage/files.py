@@ -19,7 +19,7 @@ from torch import Tensor
 from ndstack import files, zoo
 from ndstack.errors import NdstackError, first_problem
 from ndstack.nn.language_models.language_model import LanguageModel
-from ndstack.nn.storage.description import ModelConfig, describe
+from ndstack.nn.storage.description import ModelDescription, describe_model
 
 CONFIGURATION = "model.json"
 PARAMETERS = "model.safetensors"
@@ -27,9 +27,9 @@ ZOO_PARAMETERS = "best.safetensors"
 """Networks of the zoo are run folders."""
 
 
-def save(model: LanguageModel, folder: str | Path) -> None:
+def save_model(model: LanguageModel, folder: str | Path) -> None:
     """Write a model into a folder, which is made if need be; what it had of an earlier model is replaced."""
-    configuration = describe(model)
+    configuration = describe_model(model)
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def save(model: LanguageModel, folder: str | Path) -> None:
 def load(
     folder: str | Path, device: torch.device | str | None = None, *, parameters: str = PARAMETERS
 ) -> LanguageModel:
-    """Read the model that `save` wrote; it is in evaluation mode, ready for use.
+    """Read the model that `save_model` wrote; it is in evaluation mode, ready for use.
 
     Args:
         folder: where it is; or the name of a network that ships, `zoo:LANGUAGE/MODEL`.
@@ -55,7 +55,7 @@ def load(
     path = folder / CONFIGURATION
     text = files.read_bytes(path)
     try:
-        configuration = ModelConfig.model_validate_json(text)
+        configuration = ModelDescription.model_validate_json(text)
         with torch.device("meta"):
             expected = configuration.make().state_dict()
     except ValidationError as error:

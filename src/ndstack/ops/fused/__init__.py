@@ -1,1 +1,34 @@
-"""Controllers and stacks that run as one operation."""
+"""Compiled loops of a controller together with its stack, on CPU tensors.
+
+This module is all that the rest of the package may use of this folder: `superposition.run`,
+`stratification.run` and `nondeterministic.run` for whole sequences, and `step_superposition` and
+`step_stratification` for single steps. Which pairs there are, and when they are used, is the business of
+`ndstack.nn.fused`. Importing this package compiles nothing and does not import numba.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from ndstack.ops.fused import one_step
+from ndstack.ops.runtime.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from ndstack.ops.fused import nondeterministic, stratification, superposition
+    from ndstack.ops.stratification import cpu as _stratification
+    from ndstack.ops.superposition import cpu as _superposition
+else:
+    nondeterministic = LazyModule("ndstack.ops.fused.nondeterministic")
+    stratification = LazyModule("ndstack.ops.fused.stratification")
+    superposition = LazyModule("ndstack.ops.fused.superposition")
+    _stratification = LazyModule("ndstack.ops.stratification.cpu")
+    _superposition = LazyModule("ndstack.ops.superposition.cpu")
+
+__all__ = ["nondeterministic", "step_stratification", "step_superposition", "stratification", "superposition"]
+
+step_superposition = functools.partial(one_step.step_lstm, _superposition)
+"""One step of an LSTM and superposition stacks (see `one_step.step_lstm`)."""
+
+step_stratification = functools.partial(one_step.step_lstm, _stratification, 0)
+"""One step of an LSTM and stratification stacks (see `one_step.step_lstm`)."""

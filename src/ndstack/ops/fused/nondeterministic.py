@@ -1,13 +1,14 @@
 """A whole sequence of an LSTM that drives nondeterministic stacks, as one differentiable operation.
 
-One call forward and one backward for an RNS-RNN or a VRNS-RNN of any size; see `nondeterministic_loops`.
+There is one call forward and one backward for an RNS-RNN or a VRNS-RNN of any size; see
+`nondeterministic_loops`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -16,17 +17,22 @@ from torch import Tensor
 from ndstack.ops.fused import nondeterministic_loops as loops
 from ndstack.ops.fused.nondeterministic_loops import Net, Trace
 from ndstack.ops.lstm.weights import LSTMWeights, weight_gradients
+from ndstack.ops.nondeterministic.chart import Chart
 from ndstack.ops.nondeterministic.cpu.backward import Adjoint
-from ndstack.ops.nondeterministic.cpu.carried import Memory, Place, chart_of
-from ndstack.ops.nondeterministic.cpu.scan import LIMITS, CpuChart, cost
-from ndstack.ops.runtime.addresses import array, written, zeros
-from ndstack.ops.runtime.autograd import in_own_precision, refuse_second_derivatives
+from ndstack.ops.nondeterministic.limits import LIMITS
+from ndstack.ops.runtime.addresses import Array, array, written, zeros
+from ndstack.ops.runtime.autograd import (
+    Context,
+    Gradients,
+    Operation,
+    in_own_precision,
+    refuse_second_derivatives,
+)
 from ndstack.ops.runtime.threads import share
 from ndstack.ops.runtime.tracing import refuse_transforms
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Driven:
+class Run(NamedTuple):
     """What a run of the controller and its stacks gives.
 
     Attributes:
@@ -35,8 +41,8 @@ class Driven:
         last_cell: [B, H].
         actions: [B, n, A], log weights.
         vectors: [B, time + n + 1, m], on all positions of the charts; m may be 0.
-        ok: [B], which sequences can be trusted.
-        memory, place: the charts afterwards.
+        trusted: [B], which sequences can be trusted.
+        chart: the charts afterwards.
     """
 
     hidden: Tensor
@@ -44,59 +50,61 @@ class Driven:
     last_cell: Tensor
     actions: Tensor
     vectors: Tensor
-    ok: Tensor
-    memory: Memory
-    place: Place
+    trusted: Tensor
+    chart: Chart
 
 
 def run(
     inputs: Tensor,
     weights: LSTMWeights,
     first: tuple[Tensor, Tensor, Tensor],
-    vectors: Tensor,
-    memory: Memory,
-    place: Place,
+    vectors: Tensor | None,
+    chart: Chart,
     *,
     normalized: bool,
     by_state: bool,
     limit: float | None = None,
-) -> Driven:
+) -> Run:
     """All steps; everything is of the charts' dtype.
 
     Args:
         inputs: [B, n, 4H], what the input contributes to the gates, biases included; n > 0.
         weights: of the controller.
         first: h_0 and c_0 [B, H], r_0 [B, R].
-        vectors: [B, time + 1, m], on the positions of the charts so far; m may be 0.
-        memory, place: charts with room for the steps, see `nondeterministic.cpu.carried`.
+        vectors: [B, j, m], the last of which are on the positions of the charts so far; None without vectors.
+        chart: the charts so far, which no derivatives are wanted with respect to.
         normalized: whether weights are normalised (eq. 4.4).
         by_state: whether readings tell the state.
         limit: how much mass may be lost, as a logarithm; the guard's own limit if None.
     """
     refuse_transforms()
-    lost = memory[5].clone()
-    memory = (*(tensor.contiguous() for tensor in memory[:5]), lost, *memory[6:])
-    bound = LIMITS[inputs.dtype] if limit is None else limit
-    sure: list[Tensor] = []
-    call = _Call(chart_of(memory, place), place.time, normalized, by_state, bound, sure)
-    go: Any = _Run.apply
-    hidden, readings, last, actions, vectors, *links = go(
-        call, inputs, *weights, *first, vectors, *memory[6:]
+    chart = chart.settle().grow(inputs.shape[1])
+    store = chart.store.map(Tensor.contiguous)
+    vectors = (
+        inputs.new_zeros(store.batch, chart.time + 1, 0)
+        if vectors is None
+        else vectors[:, -(chart.time + 1) :]
     )
-    after = dataclasses.replace(place, time=place.time + inputs.shape[1])
-    place.filled.reached(after.time)
-    memory = (*memory[:6], *links)
-    return Driven(hidden, readings, last, actions, vectors, sure[0], memory, after)
+    chart = Chart(store, chart.lost.clone(memory_format=torch.contiguous_format), chart.time, chart.links)
+    call = _Call(chart, normalized, by_state, LIMITS[inputs.dtype] if limit is None else limit)
+    hidden, readings, cell, actions, vectors, *links = _Run.apply(
+        call, inputs, *weights, *first, vectors, *chart.links
+    )
+    time = chart.time + inputs.shape[1]
+    store.filled.reached(time)
+    after = Chart(store, chart.lost, time, tuple(links))
+    return Run(hidden, readings, cell, actions, vectors, call.trusted, after)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False)
 class _Call:
-    chart: CpuChart
-    start: int
+    """One run: its charts, how it reads them, and, afterwards, which sequences can be trusted."""
+
+    chart: Chart
     normalized: bool
     by_state: bool
     limit: float
-    sure: list[Tensor]
+    trusted: Tensor = dataclasses.field(default_factory=lambda: torch.empty(0))
 
 
 class _Trace(NamedTuple):
@@ -124,9 +132,9 @@ class _Sizes(NamedTuple):
     @classmethod
     def of(cls, call: _Call, units: int, vector: int, steps: int) -> Self:
         """Of a run from a time of its charts on."""
-        at = call.chart.places
+        at = call.chart.store.layout
         reading = (at.states if call.by_state else 1) * at.symbols * (vector or 1)
-        return cls(call.chart.columns.shape[0], call.start, steps, units, at.actions, vector, reading)
+        return cls(call.chart.store.batch, call.chart.time, steps, units, at.actions, vector, reading)
 
     def net(self) -> tuple[tuple[int, ...], ...]:
         """Of `Net`."""
@@ -144,18 +152,18 @@ class _Sizes(NamedTuple):
         return *((*each, size) for size in sizes), (*each, self.actions), vectors
 
 
-class _Run(torch.autograd.Function):
+class _Run(Operation):
     @staticmethod
-    def forward(ctx: Any, call: _Call, inputs: Tensor, *tensors: Tensor) -> Any:
+    def forward(ctx: Context, call: _Call, inputs: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         weights, first, vectors = LSTMWeights(*tensors[:4]), tensors[4:7], tensors[7]
-        places, start, steps = call.chart.places, call.start, inputs.shape[1]
+        at, start, steps = call.chart.store.layout, call.chart.time, inputs.shape[1]
         sizes = _Sizes.of(call, first[0].shape[1], vectors.shape[2], steps)
-        dtype, batch = call.chart.columns.dtype, sizes.batch
+        dtype, batch = call.chart.dtype, sizes.batch
         trace = _Trace(*(zeros(dtype, *shape) for shape in sizes.trace()))
         trace.vectors[:, : start + 1] = vectors
         layers = (*(weight.t() for weight in weights[:3]), weights.control_bias)
         net = Net(*_arrays(dtype, layers, sizes.net()))
-        shape, past = call.chart.shape(), call.chart.past(start + steps)
+        shape, past = call.chart.arrays(start + steps)
         given = array(inputs, dtype, batch, steps, 4 * sizes.units)
         begin = _arrays(dtype, first, sizes.first())
         arrays = Trace(*(written(t, dtype, *s) for t, s in zip(trace, sizes.trace(), strict=True)))
@@ -165,8 +173,8 @@ class _Run(torch.autograd.Function):
         def work(lo: int, hi: int) -> None:
             loops.forward(shape, past, lo, hi, start, net, given, begin, *choice, arrays, ok, call.limit)
 
-        share(batch, work, cost(places, start, steps) * batch)
-        call.sure.append(torch.from_numpy(ok))
+        share(batch, work, at.cost(start, steps) * batch)
+        call.trusted = torch.from_numpy(ok)
         ctx.call = call
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*weights[:3], *first, *trace)
@@ -176,7 +184,7 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     @in_own_precision
-    def backward(ctx: Any, *received: Any) -> Any:
+    def backward(ctx: Context, *received: Tensor | None) -> Gradients:
         refuse_second_derivatives()
         call: _Call = ctx.call
         saved = ctx.saved_tensors
@@ -186,11 +194,11 @@ class _Run(torch.autograd.Function):
             torch.zeros_like(tensor) if grad is None else grad
             for tensor, grad in zip(like, received[:5], strict=True)
         ]
-        places, start, dtype = call.chart.places, call.start, trace.gates.dtype
+        at, start, dtype = call.chart.store.layout, call.chart.time, trace.gates.dtype
         batch, steps = trace.gates.shape[:2]
         sizes = _Sizes.of(call, trace.hidden.shape[2], trace.vectors.shape[2], steps)
         links = received[5:]
-        rooms, passed = (places.size, places.ends), None
+        rooms, passed = (at.size, at.ends), None
         if links[0] is not None or links[1] is not None:
             passed = [
                 zeros(dtype, batch, size) if link is None else link.contiguous()
@@ -200,7 +208,7 @@ class _Run(torch.autograd.Function):
         shapes = (traced[0], (batch, steps, sizes.actions + sizes.vector), *begun, traced[5])
         out = [zeros(dtype, *shape) for shape in shapes]
         gates, controls = out[:2]
-        shape, past = call.chart.shape(), call.chart.past(start + steps)
+        shape, past = call.chart.arrays(start + steps)
         layers = (*(weight.t() for weight in weights), controls.new_zeros(controls.shape[2]))
         net = Net(*_arrays(dtype, layers, sizes.net()))
         groups = (first, begun), (given, (traced[2], traced[3], begun[1], traced[4], traced[5]))
@@ -216,7 +224,7 @@ class _Run(torch.autograd.Function):
                 arrays[0], *choice, seen, arrays[1], into,
             )  # fmt: skip
 
-        share(batch, work, 2 * cost(places, start, steps) * batch)
+        share(batch, work, 2 * at.cost(start, steps) * batch)
         by_weights = weight_gradients(gates, controls, (first[2], trace.readings), (first[0], trace.hidden))
         hidden, cell, reading, vectors = out[2:]
         before = vectors[:, : start + 1]
@@ -225,5 +233,5 @@ class _Run(torch.autograd.Function):
 
 def _arrays(
     dtype: torch.dtype, tensors: Iterable[Tensor], shapes: Iterable[tuple[int, ...]]
-) -> tuple[Any, ...]:
+) -> tuple[Array, ...]:
     return tuple(array(tensor, dtype, *shape) for tensor, shape in zip(tensors, shapes, strict=True))

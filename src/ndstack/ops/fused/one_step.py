@@ -1,23 +1,27 @@
 """One step of stacks from a controller's hidden state; alone, or with the LSTM that is the controller.
 
-Each is one differentiable operation, since an operation costs more than the work of a small layer. What the
-stacks themselves do is the business of a `Kernel`, a module of compiled functions.
+Each is one differentiable operation, because to call an operation costs more than the work of a small layer.
+What the stacks themselves do is left to a `Kernel`, a module of compiled functions.
 """
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from ndstack.ops.lstm.cell import cell_backward, cell_forward
 from ndstack.ops.lstm.weights import LSTMWeights
-from ndstack.ops.runtime.autograd import in_own_precision, refuse_second_derivatives, with_stride
+from ndstack.ops.runtime.autograd import (
+    Context,
+    Gradients,
+    Operation,
+    contiguous_rows,
+    in_own_precision,
+    refuse_second_derivatives,
+)
 
-Saved = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
-"""Cells, hidden state, weight and bias of the layer, and the new cells."""
-
-Gradients = tuple[Tensor, Tensor, Tensor, Tensor]
-"""The derivatives by cells, hidden state, weight and bias."""
+StepGradients = tuple[Tensor, Tensor, Tensor, Tensor]
+"""The derivatives with respect to cells, hidden state, and weight and bias of the layer."""
 
 
 class Kernel(Protocol):
@@ -32,16 +36,21 @@ class Kernel(Protocol):
         """The readings, [B, R], and the new cells."""
 
     def backward_from_hidden(
-        self, saved: Saved, grad_reading: Tensor | None, grad_new: Tensor | None
-    ) -> Gradients:
-        """The adjoint; `grad_reading` may have a stride between its rows, None stands for zeros."""
+        self, saved: Sequence[Tensor], grad_reading: Tensor | None, grad_new: Tensor | None
+    ) -> StepGradients:
+        """The adjoint; None stands for zeros, and `grad_reading` may have a stride between its rows.
+
+        Args:
+            saved: cells, hidden state, weight, bias and the new cells.
+        """
 
 
 def step_from_hidden(
     kernel: Kernel, limit: int, cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The readings and the new cells."""
-    return _StepFromHidden.apply(kernel, limit, cells, hidden, weight, bias)  # type: ignore[no-any-return, no-untyped-call]
+    result: tuple[Tensor, Tensor] = _StepFromHidden.apply(kernel, limit, cells, hidden, weight, bias)
+    return result
 
 
 def step_lstm(
@@ -49,7 +58,7 @@ def step_lstm(
     limit: int,
     gates: Tensor,
     weights: LSTMWeights,
-    memory: tuple[Tensor, Tensor],
+    lstm_state: tuple[Tensor, Tensor],
     reading: Tensor,
     cells: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -59,20 +68,21 @@ def step_lstm(
         kernel, limit: as for `step_from_hidden`.
         gates: [B, 4H], what the input contributes, biases included.
         weights: of the controller.
-        memory: h_{t-1} and c_{t-1}, [B, H] each.
+        lstm_state: h_{t-1} and c_{t-1}, [B, H] each.
         reading: [B, R], r_{t-1}.
         cells: what the stacks hold.
     """
-    inputs = (gates, reading, *memory, *weights, cells)
-    return _StepLSTM.apply(kernel, limit, *inputs)  # type: ignore[no-any-return, no-untyped-call]
+    inputs = (gates, reading, *lstm_state, *weights, cells)
+    result: tuple[Tensor, Tensor, Tensor, Tensor] = _StepLSTM.apply(kernel, limit, *inputs)
+    return result
 
 
-class _StepFromHidden(torch.autograd.Function):
+class _StepFromHidden(Operation):
     @staticmethod
     def forward(
-        ctx: Any, kernel: Kernel, limit: int, cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor
+        ctx: Context, kernel: Kernel, limit: int, cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor
     ) -> tuple[Tensor, Tensor]:
-        inputs = cells.contiguous(), with_stride(hidden), weight.contiguous(), bias.contiguous()
+        inputs = cells.contiguous(), contiguous_rows(hidden), weight.contiguous(), bias.contiguous()
         reading, new = kernel.forward_from_hidden(*inputs, limit)
         ctx.save_for_backward(*inputs, new)
         ctx.set_materialize_grads(False)
@@ -80,16 +90,16 @@ class _StepFromHidden(torch.autograd.Function):
         return reading, new
 
     @staticmethod
-    def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
+    def backward(ctx: Context, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
         refuse_second_derivatives()
-        return None, None, *_backward_from_hidden(ctx, ctx.saved_tensors, grad_reading, grad_new)
+        return None, None, *_backward_from_hidden(ctx.kernel, ctx.saved_tensors, grad_reading, grad_new)
 
 
-class _StepLSTM(torch.autograd.Function):
+class _StepLSTM(Operation):
     @staticmethod
     @in_own_precision
     def forward(
-        ctx: Any,
+        ctx: Context,
         kernel: Kernel,
         limit: int,
         added: Tensor,
@@ -116,24 +126,26 @@ class _StepLSTM(torch.autograd.Function):
     @staticmethod
     @in_own_precision
     def backward(
-        ctx: Any,
+        ctx: Context,
         grad_hidden: Tensor | None,
         grad_memory: Tensor | None,
         grad_reading: Tensor | None,
         grad_new: Tensor | None,
-    ) -> Any:
+    ) -> Gradients:
         refuse_second_derivatives()
         saved = ctx.saved_tensors
-        grad_cells, by_stack, *of_layer = _backward_from_hidden(ctx, saved[7:], grad_reading, grad_new)
+        grad_cells, by_stack, *of_layer = _backward_from_hidden(ctx.kernel, saved[7:], grad_reading, grad_new)
         if grad_hidden is not None:
             by_stack += grad_hidden
         grads = cell_backward(saved[:7], by_stack, grad_memory, ctx.needs_input_grad[2:])
         return None, None, *grads, *of_layer, grad_cells
 
 
-def _backward_from_hidden(ctx: Any, saved: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
+def _backward_from_hidden(
+    kernel: Kernel, saved: Sequence[Tensor], grad_reading: Tensor | None, grad_new: Tensor | None
+) -> StepGradients:
     if grad_reading is not None:
-        grad_reading = with_stride(grad_reading)
+        grad_reading = contiguous_rows(grad_reading)
     if grad_new is not None:
         grad_new = grad_new.contiguous()
-    return ctx.kernel.backward_from_hidden(saved, grad_reading, grad_new)
+    return kernel.backward_from_hidden(saved, grad_reading, grad_new)

@@ -1,14 +1,18 @@
 """A whole sequence of an LSTM that drives a stratification stack, as one torch operation."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from ndstack.ops.fused import stratification_loops as compiled
 from ndstack.ops.lstm.weights import LSTMWeights, weight_gradients
-from ndstack.ops.runtime.addresses import array, room, written, zeros
-from ndstack.ops.runtime.autograd import in_own_precision, refuse_second_derivatives
+from ndstack.ops.runtime.addresses import array, empty, written, zeros
+from ndstack.ops.runtime.autograd import (
+    Context,
+    Gradients,
+    Operation,
+    in_own_precision,
+    refuse_second_derivatives,
+)
 from ndstack.ops.runtime.threads import over_rows
 
 
@@ -34,23 +38,23 @@ def run(
         The hidden states [B, n, H], the readings [B, n, m], the last memory [B, H] and the last
         elements [B, k+n, 1+m].
     """
-    all_hidden, readings, last, strengths, vectors = _Run.apply(  # type: ignore[no-untyped-call]
+    all_hidden, readings, last, strengths, vectors = _Run.apply(
         inputs, *weights, hidden, memory, reading, elements[:, :, 0], elements[:, :, 1:]
     )
     return all_hidden, readings, last, torch.cat([strengths[:, :, None], vectors], dim=2)
 
 
-class _Run(torch.autograd.Function):
+class _Run(Operation):
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def forward(ctx: Context, inputs: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         own, (hidden, memory, reading, strengths, given) = LSTMWeights(*rest[:4]), rest[4:]
         (batch, start, m), n, units, dtype = given.shape, inputs.shape[1], hidden.shape[1], inputs.dtype
         sizes = (4 * units, units, units, m, 2)
-        gates, memories, all_hidden, readings, weights = (room(dtype, batch, n, size) for size in sizes)
-        vectors, befores = zeros(dtype, batch, start + n, m), room(dtype, batch, n)
+        gates, memories, all_hidden, readings, weights = (empty(dtype, batch, n, size) for size in sizes)
+        vectors, befores = zeros(dtype, batch, start + n, m), empty(dtype, batch, n)
         vectors[:, :start] = given
-        final, kept = room(dtype, batch, start + n), room(dtype, batch, start + n)
-        parents = room(torch.int32, batch, start + n)
+        final, kept = empty(dtype, batch, start + n), empty(dtype, batch, start + n)
+        parents = empty(torch.int32, batch, start + n)
         outputs = (
             gates, memories, all_hidden, readings, weights, vectors, final, parents, kept, befores,
         )  # fmt: skip
@@ -70,13 +74,13 @@ class _Run(torch.autograd.Function):
     @staticmethod
     @in_own_precision
     def backward(
-        ctx: Any,
+        ctx: Context,
         grad_hidden: Tensor,
         grad_readings: Tensor,
         grad_memory: Tensor,
         grad_final: Tensor,
         grad_given_back: Tensor,
-    ) -> Any:
+    ) -> Gradients:
         refuse_second_derivatives()
         (
             reading_weight, hidden_weight, control_weight, hidden, memory, reading,
@@ -84,9 +88,9 @@ class _Run(torch.autograd.Function):
         ) = ctx.saved_tensors  # fmt: skip
         (batch, total, m), n, units, dtype = vectors.shape, weights.shape[1], hidden.shape[1], gates.dtype
         start, each = total - n, (dtype, batch, n)
-        grad_gates, grad_controls = room(*each, 4 * units), room(*each, 2 + m)
+        grad_gates, grad_controls = empty(*each, 4 * units), empty(*each, 2 + m)
         begun = ((batch, units), (batch, units), (batch, m), (batch, start))
-        grads = [room(dtype, *shape) for shape in begun]
+        grads = [empty(dtype, *shape) for shape in begun]
         grad_vectors = zeros(dtype, batch, total, m)
         grad_vectors += grad_given_back
         sizes = (m, 4 * units), (units, 4 * units), (units, 2 + m)

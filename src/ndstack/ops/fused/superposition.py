@@ -1,15 +1,20 @@
 """A whole sequence of an LSTM that drives superposition stacks, as one torch operation."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ndstack.ops.fused import superposition_loops as compiled
 from ndstack.ops.lstm.weights import LSTMWeights, weight_gradients
-from ndstack.ops.runtime.addresses import array, room, written
-from ndstack.ops.runtime.autograd import in_own_precision, refuse_second_derivatives
+from ndstack.ops.runtime.addresses import array, empty, written
+from ndstack.ops.runtime.autograd import (
+    Context,
+    Gradients,
+    Operation,
+    in_own_precision,
+    refuse_second_derivatives,
+)
 from ndstack.ops.runtime.threads import over_rows
 
 
@@ -39,13 +44,14 @@ def run(
     """
     tensors = (inputs, *weights, hidden, memory, reading, cells)
     record = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    return _Run.apply(depth or 2**62, record, *tensors)  # type: ignore[no-any-return, no-untyped-call]
+    result: tuple[Tensor, Tensor, Tensor, Tensor] = _Run.apply(depth or 2**62, record, *tensors)
+    return result
 
 
-class _Run(torch.autograd.Function):
+class _Run(Operation):
     @staticmethod
     def forward(
-        ctx: Any, depth: int, record: bool, inputs: Tensor, *rest: Tensor
+        ctx: Context, depth: int, record: bool, inputs: Tensor, *rest: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         own, (hidden, memory, reading, cells) = LSTMWeights(*rest[:4]), rest[4:]
         (batch, stacks, start, m), n, units, dtype = (
@@ -56,10 +62,10 @@ class _Run(torch.autograd.Function):
         )
         end, stride, size = min(start + n, depth), max(1, math.isqrt(n)), stacks * m
         each = (dtype, batch, n)
-        gates, memories, all_hidden = room(*each, 4 * units), room(*each, units), room(*each, units)
-        readings, weights, vectors = room(*each, size), room(*each, stacks, 3), room(*each, size)
-        final = room(dtype, batch, stacks, end * m)
-        saved = room(dtype, batch, -(-n // stride) if record else 0, stacks, end * m)
+        gates, memories, all_hidden = empty(*each, 4 * units), empty(*each, units), empty(*each, units)
+        readings, weights, vectors = empty(*each, size), empty(*each, stacks, 3), empty(*each, size)
+        final = empty(dtype, batch, stacks, end * m)
+        saved = empty(dtype, batch, -(-n // stride) if record else 0, stacks, end * m)
         outputs = (gates, memories, all_hidden, readings, weights, vectors, final, saved)
         over_rows(
             compiled.forward, batch, n * (inputs.shape[2] * 2 * units + end * size),
@@ -78,12 +84,12 @@ class _Run(torch.autograd.Function):
     @staticmethod
     @in_own_precision
     def backward(
-        ctx: Any,
+        ctx: Context,
         grad_hidden: Tensor,
         grad_readings: Tensor,
         grad_memory: Tensor,
         grad_final: Tensor,
-    ) -> Any:
+    ) -> Gradients:
         refuse_second_derivatives()
         (
             reading_weight, hidden_weight, control_weight, hidden, memory, reading,
@@ -92,9 +98,9 @@ class _Run(torch.autograd.Function):
         (batch, n, stacks, _), start, dtype = weights.shape, ctx.settings[0], gates.dtype
         units, size, end, each = hidden.shape[1], vectors.shape[2], ctx.end, (dtype, batch, n)
         m = size // stacks
-        grad_gates, grad_controls = room(*each, 4 * units), room(*each, (3 + m) * stacks)
+        grad_gates, grad_controls = empty(*each, 4 * units), empty(*each, (3 + m) * stacks)
         begun = ((batch, units), (batch, units), (batch, size), (batch, stacks, start * m))
-        grads = [room(dtype, *shape) for shape in begun]
+        grads = [empty(dtype, *shape) for shape in begun]
         sizes = (size, 4 * units), (units, 4 * units), (units, (3 + m) * stacks)
         layers = zip((reading_weight, hidden_weight, control_weight), sizes, strict=True)
         over_rows(

@@ -1,18 +1,26 @@
-"""One step of an LSTM as one differentiable operation: with small layers, torch's dozen cost more."""
+"""One step of an LSTM as one differentiable operation; torch's dozen cost more than a small layer."""
 
 import functools
-import importlib
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ndstack.ops.runtime.addresses import KIND, address, fresh, optional
-from ndstack.ops.runtime.autograd import compilable, in_own_precision, refuse_second_derivatives
+from ndstack.ops.runtime.addresses import KIND, address, empty_with_address, optional
+from ndstack.ops.runtime.autograd import (
+    Context,
+    Gradients,
+    Operation,
+    compilable,
+    in_own_precision,
+    refuse_second_derivatives,
+)
+from ndstack.ops.runtime.lazy import LazyModule
+
+_compiled = LazyModule("ndstack.ops.lstm.cell_loops")
 
 
-def cell(
+def lstm_cell(
     gates: Tensor, x: Tensor, hidden: Tensor, memory: Tensor, by_x: Tensor, by_hidden: Tensor
 ) -> tuple[Tensor, Tensor]:
     """h_t and c_t, [B, H] each.
@@ -31,7 +39,7 @@ def cell(
         memory, by_x, by_hidden = memory.to(widest), by_x.to(widest), by_hidden.to(widest)
         inputs = (gates, x, hidden, memory, by_x, by_hidden)
     if compilable(gates) and all(tensor.is_cpu for tensor in inputs):
-        result: tuple[Tensor, Tensor] = _Cell.apply(*inputs)  # type: ignore[no-untyped-call]
+        result: tuple[Tensor, Tensor] = _Cell.apply(*inputs)
         return result
     gates = torch.addmm(torch.addmm(gates, x, by_x.t()), hidden, by_hidden.t())
     i, f, g, o = gates.chunk(4, dim=1)
@@ -39,11 +47,17 @@ def cell(
     return o.sigmoid() * memory.tanh(), memory
 
 
-class _Cell(torch.autograd.Function):
+class _Cell(Operation):
     @staticmethod
     @in_own_precision
     def forward(
-        ctx: Any, added: Tensor, x: Tensor, hidden: Tensor, before: Tensor, by_x: Tensor, by_hidden: Tensor
+        ctx: Context,
+        added: Tensor,
+        x: Tensor,
+        hidden: Tensor,
+        before: Tensor,
+        by_x: Tensor,
+        by_hidden: Tensor,
     ) -> tuple[Tensor, Tensor]:
         before = before.contiguous()
         gates, shown, memory = cell_forward(added, x, hidden, before, by_x, by_hidden)
@@ -54,7 +68,7 @@ class _Cell(torch.autograd.Function):
 
     @staticmethod
     @in_own_precision
-    def backward(ctx: Any, grad_hidden: Tensor | None, grad_memory: Tensor | None) -> Any:
+    def backward(ctx: Context, grad_hidden: Tensor | None, grad_memory: Tensor | None) -> Gradients:
         refuse_second_derivatives()
         grads = cell_backward(ctx.saved_tensors, grad_hidden, grad_memory, ctx.needs_input_grad)
         return grads[0].sum(0) if ctx.broadcast else grads[0], *grads[1:]
@@ -63,11 +77,14 @@ class _Cell(torch.autograd.Function):
 def cell_forward(
     added: Tensor, x: Tensor, hidden: Tensor, before: Tensor, by_x: Tensor, by_hidden: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The activated gates, h_t and c_t; arguments as for `cell`, c_{t-1} contiguous."""
+    """The activated gates, h_t and c_t; arguments as for `lstm_cell`, c_{t-1} contiguous."""
     gates = torch.addmm(added, x, by_x.t()).addmm_(hidden, by_hidden.t())
     (batch, units), dtype = before.shape, before.dtype
-    (memory, memory_at), (shown, shown_at) = fresh(dtype, batch, units), fresh(dtype, batch, units)
-    _compiled().activate(
+    (memory, memory_at), (shown, shown_at) = (
+        empty_with_address(dtype, batch, units),
+        empty_with_address(dtype, batch, units),
+    )
+    _compiled.activate(
         KIND[dtype], batch, units, address(gates, dtype, batch, 4 * units),
         address(before, dtype, batch, units), memory_at, shown_at,
     )  # fmt: skip
@@ -81,18 +98,18 @@ def cell_backward(
 
     Args:
         saved: gates, x, h_{t-1}, c_{t-1}, c_t, by_x, by_hidden.
-        grad_hidden, grad_memory: the derivatives by h_t and c_t; None for zeros.
+        grad_hidden, grad_memory: the derivatives with respect to h_t and c_t; None for zeros.
         wanted: for each argument of `cell_forward`, whether its derivative is.
 
     Returns:
-        The derivatives by the arguments of `cell_forward`, that by `added` for each row.
+        The derivatives with respect to the arguments of `cell_forward`; that of `added` for each row.
     """
     gates, x, hidden, before, memory, by_x, by_hidden = saved
     (batch, units), dtype = before.shape, before.dtype
-    grad_gates, grad_gates_at = fresh(dtype, batch, 4 * units)
-    grad_before, grad_before_at = fresh(dtype, batch, units)
+    grad_gates, grad_gates_at = empty_with_address(dtype, batch, 4 * units)
+    grad_before, grad_before_at = empty_with_address(dtype, batch, units)
     given = [None if grad is None else grad.contiguous() for grad in (grad_hidden, grad_memory)]
-    _compiled().activate_backward(
+    _compiled.activate_backward(
         KIND[dtype], batch, units, address(gates, dtype, batch, 4 * units),
         address(before, dtype, batch, units), address(memory, dtype, batch, units),
         *(optional(grad, dtype, batch, units) for grad in given), grad_gates_at, grad_before_at,
@@ -106,9 +123,3 @@ def cell_backward(
         turned @ x if wanted[4] else None,
         turned @ hidden if wanted[5] else None,
     )
-
-
-@functools.cache
-def _compiled() -> Any:
-    """The compiled part, loaded when first needed."""
-    return importlib.import_module("ndstack.ops.lstm.cell_loops")

@@ -1,12 +1,11 @@
 """An LSTM controller's weights, and what whole-sequence operations with one have in common."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ndstack.ops.lstm import cell as lstm_cell
-from ndstack.ops.runtime.addresses import array
+from ndstack.ops.runtime.addresses import Array, array
 
 
 class LSTMWeights(NamedTuple):
@@ -27,26 +26,11 @@ class LSTMWeights(NamedTuple):
     control_bias: Tensor
     """[C]."""
 
-    def arrays(self, dtype: torch.dtype, units: int, reading: int, controls: int) -> tuple[Any, ...]:
+    def arrays(self, dtype: torch.dtype, units: int, reading: int, controls: int) -> tuple[Array, ...]:
         """For compiled code, matrices transposed; an error unless they are of these sizes."""
         sizes = (reading, 4 * units), (units, 4 * units), (units, controls)
         turned = [array(matrix.t(), dtype, *size) for matrix, size in zip(self[:3], sizes, strict=True)]
         return *turned, array(self.control_bias, dtype, controls)
-
-
-def cell(
-    gates: Tensor, reading: Tensor, hidden: Tensor, memory: Tensor, weights: LSTMWeights
-) -> tuple[Tensor, Tensor]:
-    """One step of the controller: h_t and c_t, [B, H] each.
-
-    Args:
-        gates: [B, 4H], what the input contributes, biases included.
-        reading: [B, R], r_{t-1}.
-        hidden: [B, H], h_{t-1}.
-        memory: [B, H], c_{t-1}.
-        weights: of the controller.
-    """
-    return lstm_cell.cell(gates, reading, hidden, memory, weights.reading, weights.hidden)
 
 
 def weight_gradients(
@@ -55,7 +39,7 @@ def weight_gradients(
     readings: tuple[Tensor, Tensor],
     hidden: tuple[Tensor, Tensor],
 ) -> LSTMWeights:
-    """The derivatives by the weights.
+    """The derivatives with respect to the weights.
 
     Args:
         grad_gates: [B, n, 4H].

@@ -1,1 +1,58 @@
-"""The nondeterministic stack: Lang's algorithm (chapters 4, 6, 8 and 9)."""
+"""Lang's algorithm as tensor functions: all that the rest of the package may use of this folder.
+
+| file | what it holds |
+|---|---|
+| `naive.py`, `semirings.py` | the recurrence as the dissertation prints it, over any semiring |
+| `guarded_scan.py` | whole sequences, differentiable, by any backend |
+| `guarded_steps.py` | steps after steps, for stacks that carry a chart |
+| `guard.py`, `limits.py` | where float64 takes over from float32, and log space from float64 |
+| `log_space.py` | readings and attention by `naive.py` |
+| `chart.py`, `store.py` | the chart as one value, and its memory |
+| `cpu/` | compiled; `forward.py` is one step (push, replace, pop), `backward.py` its gradient |
+| `portable/` | plain torch, for any device |
+
+Importing this package compiles nothing and does not import numba.
+"""
+
+from ndstack.ops.nondeterministic.chart import Chart, PackedChart
+from ndstack.ops.nondeterministic.cpu.steps import Advanced, advance
+from ndstack.ops.nondeterministic.guard import (
+    invalid_steps,
+    invalidate_together,
+    mark,
+    next_format,
+    redo,
+    withhold,
+)
+from ndstack.ops.nondeterministic.guarded_scan import scan
+from ndstack.ops.nondeterministic.guarded_steps import (
+    History,
+    Stepped,
+    join_history,
+    run_steps,
+    start_chart,
+)
+from ndstack.ops.nondeterministic.log_space import in_log_space
+from ndstack.ops.nondeterministic.settings import Setting, action_sizes
+
+__all__ = [
+    "Advanced",
+    "Chart",
+    "History",
+    "PackedChart",
+    "Setting",
+    "Stepped",
+    "action_sizes",
+    "advance",
+    "in_log_space",
+    "invalid_steps",
+    "invalidate_together",
+    "join_history",
+    "mark",
+    "next_format",
+    "redo",
+    "run_steps",
+    "scan",
+    "start_chart",
+    "withhold",
+]

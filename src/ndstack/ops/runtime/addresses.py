@@ -25,6 +25,9 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 
+Array = npt.NDArray[Any]
+"""An array of numpy, as compiled code takes it."""
+
 KIND = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
 """A number of the type to be found at an address, for each dtype that compiled code takes."""
 
@@ -85,38 +88,40 @@ def optional_rows(tensor: Tensor | None, dtype: torch.dtype, *shape: int) -> tup
     return (0, 0) if tensor is None else rows(tensor, dtype, *shape)
 
 
-def array(tensor: Tensor, dtype: torch.dtype, *shape: int) -> Any:
+def array(tensor: Tensor, dtype: torch.dtype, *shape: int) -> Array:
     """A tensor's numbers as an array in one piece: its own memory if that is in one piece, else a copy."""
     if tensor.dtype is not dtype or tensor.shape != shape or not tensor.is_cpu or tensor.is_neg():
         raise _unfit(tensor, dtype, shape)
     if GUARD:
         inspect()
-    return tensor.detach().contiguous().numpy()
+    numbers: Array = tensor.detach().contiguous().numpy()
+    return numbers
 
 
-def written(tensor: Tensor, dtype: torch.dtype, *shape: int) -> Any:
+def written(tensor: Tensor, dtype: torch.dtype, *shape: int) -> Array:
     """A tensor's own memory as an array, to be written to."""
     address(tensor, dtype, *shape)
-    return tensor.detach().numpy()
+    numbers: Array = tensor.detach().numpy()
+    return numbers
 
 
-def of_table(numbers: npt.NDArray[Any]) -> int:
+def of_table(numbers: Array) -> int:
     """The address of an array that the caller has made and keeps alive."""
     if not numbers.flags.c_contiguous:
         raise NdstackError("a table of numbers that is not in one piece")
     return int(numbers.ctypes.data)
 
 
-def room(dtype: torch.dtype, *shape: int) -> Tensor:
+def empty(dtype: torch.dtype, *shape: int) -> Tensor:
     """Memory for a kernel to write to, as a tensor in one piece; it holds anything."""
     if GUARD:
         return _guarded(dtype, shape, _PATTERN)
     return _LIKE[dtype].new_empty(shape)
 
 
-def fresh(dtype: torch.dtype, *shape: int) -> tuple[Tensor, int]:
-    """As `room`, with its address."""
-    tensor = room(dtype, *shape)
+def empty_with_address(dtype: torch.dtype, *shape: int) -> tuple[Tensor, int]:
+    """As `empty`, with its address."""
+    tensor = empty(dtype, *shape)
     return tensor, tensor.data_ptr()
 
 

@@ -1,19 +1,46 @@
 """What the differentiable operations around compiled code have in common."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from ndstack.errors import NdstackError
-from ndstack.ops.runtime.tracing import transformed
+from ndstack.ops.runtime.tracing import refuse_recording, transformed
 
-Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+if TYPE_CHECKING:
+
+    class Context(FunctionCtx):
+        """What torch hands to both passes of an operation; anything may be kept on it."""
+
+        saved_tensors: tuple[Tensor, ...]
+        needs_input_grad: tuple[bool, ...]
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: object) -> None: ...
+
+    class Operation(torch.autograd.Function):
+        """A differentiable operation, written as its two passes."""
+
+        @classmethod
+        def apply(cls, *given: object) -> Any:
+            """Call the operation."""
+else:
+    Context, Operation = FunctionCtx, torch.autograd.Function
+
+Gradients = tuple[Tensor | None, ...]
+"""What a backward pass returns: a derivative for each argument of the forward pass, or None."""
 
 
-def with_stride(tensor: Tensor) -> Tensor:
+def contiguous_rows(tensor: Tensor) -> Tensor:
     """The same numbers, each row in one piece, the rows not necessarily one after the other."""
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
@@ -36,17 +63,35 @@ def refuse_second_derivatives() -> None:
         )
 
 
-def in_own_precision(function: Wrapped) -> Wrapped:
+def in_own_precision(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
     """Let a function compute in the dtypes that it is given, in a region of `torch.autocast` too.
 
     Autocast would hand it products in bfloat16, which compiled code cannot read.
     """
 
     @functools.wraps(function)
-    def wrapped(*arguments: Any, **options: Any) -> Any:
+    def wrapped(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
         if not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
             return function(*arguments, **options)
         with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
             return function(*arguments, **options)
 
-    return wrapped  # type: ignore[return-value]
+    return wrapped
+
+
+def opaque_in_own_precision(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """Both `tracing.opaque` and `in_own_precision`, in one call; for the public operations of stacks."""
+
+    @functools.wraps(function)
+    def call(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
+        if torch.compiler.is_dynamo_compiling():
+            from ndstack.ops.runtime import dynamo
+
+            result: _Result = dynamo.call(call, *arguments, **options)
+            return result
+        refuse_recording()
+        if not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
+            return function(*arguments, **options)
+        return in_own_precision(function)(*arguments, **options)
+
+    return call

@@ -63,7 +63,7 @@ def loop(**flags: Any) -> Callable[[Compiled], Compiled]:
     """The same for a loop that is worth all that a compiler can do; it makes no arrays."""
 
     def compile_later(function: Compiled) -> Compiled:
-        function.is_loop = True  # type: ignore[attr-defined]
+        function.__dict__["llvm_attribute"] = "noinline"
         return internal(_nrt=False, **flags)(function)
 
     return compile_later

@@ -7,8 +7,9 @@ Here a function that only compiled code calls (a part) is left as numba has writ
 Python calls (the whole) takes in all its parts, makes them its own, and is optimised once.
 
 Most of the time of LLVM would go into loops that do not matter, each of them unrolled, and copied for
-vectors and for arrays that overlap. So parts are optimised for size, save the loops that all others live on
-(`loop` of `compiling`): these stay functions of their own and get all that LLVM can do.
+vectors and for arrays that overlap. So kernels (`kernel` of `simd`) are optimised for size, save the loops
+that all others live on (`loop` of `compiling`): these stay functions of their own and get all that LLVM
+can do.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class _Part(codegen.JITCodeLibrary):
     """Code that is neither optimised nor made executable before it is part of a whole."""
 
     codegen = _Nowhere()
-    is_loop = False
+    attribute = ""
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
@@ -61,10 +62,11 @@ class _Whole(codegen.JITCodeLibrary):
     def finalize(self) -> None:
         self._raise_if_finalized()
         self._codegen._check_llvm_bugs()
-        for name, is_loop in _link(self._final_module, self._linking_libraries).items():
+        for name, attribute in _link(self._final_module, self._linking_libraries).items():
             function = self._final_module.get_function(name)
             function.linkage = "internal"
-            function.add_function_attribute("noinline" if is_loop else "optsize")
+            if attribute:
+                function.add_function_attribute(attribute)
         for library in _tree(self._linking_libraries):
             self._reload_init.update(library._reload_init)
         passes, builder = self._codegen._module_pass_manager()
@@ -86,18 +88,18 @@ def _tree(libraries: list[Any]) -> list[Any]:
     return sorted(found, key=lambda library: not isinstance(library, _Part))
 
 
-def _link(module: Any, libraries: list[Any]) -> dict[str, bool]:
+def _link(module: Any, libraries: list[Any]) -> dict[str, str]:
     """Link these and all that their parts are made of into a module.
 
     Returns:
-        The names of the parts' functions, and whether each is a loop.
+        The names of the parts' functions, each with an attribute for LLVM, or none.
     """
-    names: dict[str, bool] = {}
+    names: dict[str, str] = {}
     for library in _tree(libraries):
         if isinstance(library, _Part):
             own = library._final_module
             defined = [function.name for function in own.functions if not function.is_declaration]
-            names.update(dict.fromkeys(defined, library.is_loop))
+            names.update(dict.fromkeys(defined, library.attribute))
         else:
             own = library._get_module_for_linking()
         module.link_in(own, preserve=True)
@@ -113,5 +115,5 @@ class Compiler(CompilerBase):
             kind = _Part if self.state.flags.no_cpython_wrapper else _Whole
             self.state.library = kind(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
             self.state.library.enable_object_caching()
-            self.state.library.is_loop = getattr(self.state.func_id.func, "is_loop", False)
+            self.state.library.attribute = getattr(self.state.func_id.func, "llvm_attribute", "")
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]

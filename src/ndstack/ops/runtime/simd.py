@@ -43,6 +43,7 @@ def kernel(function: Callable[..., Any]) -> Any:
     It does not count who uses an array, which would take longer than many a small loop. So a function that
     does count, an entry or a maker, must not get an array from it.
     """
+    function.__dict__["llvm_attribute"] = "optsize"
     return internal(_nrt=False, **_FLAGS)(function)
 
 

@@ -1,24 +1,30 @@
 """The compiled stratification stack as differentiable torch operations, for CPU tensors."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from ndstack.ops.fused.one_step import Gradients, Saved
+from ndstack.ops.fused.one_step import StepGradients
 from ndstack.ops.runtime.addresses import (
     KIND,
     address,
     array,
-    fresh,
+    empty,
+    empty_with_address,
     optional,
     optional_rows,
-    room,
     rows,
     written,
     zeros,
 )
-from ndstack.ops.runtime.autograd import refuse_second_derivatives, with_stride
+from ndstack.ops.runtime.autograd import (
+    Context,
+    Gradients,
+    Operation,
+    contiguous_rows,
+    refuse_second_derivatives,
+)
 from ndstack.ops.runtime.threads import over_rows
 from ndstack.ops.stratification import loops as compiled
 from ndstack.ops.stratification import step_loops as single
@@ -26,7 +32,8 @@ from ndstack.ops.stratification import step_loops as single
 
 def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
     """As `ndstack.ops.stratification.naive.step`."""
-    return _Step.apply(elements, actions, vectors)  # type: ignore[no-any-return, no-untyped-call]
+    result: tuple[Tensor, Tensor] = _Step.apply(elements, actions, vectors)
+    return result
 
 
 def forward_from_hidden(
@@ -34,8 +41,8 @@ def forward_from_hidden(
 ) -> tuple[Tensor, Tensor]:
     """As `ndstack.ops.fused.one_step.Kernel` wants it; there is no limit."""
     (batch, k, width), dtype, units = elements.shape, elements.dtype, hidden.shape[1]
-    new, new_at = fresh(dtype, batch, k + 1, width)
-    reading, reading_at = fresh(dtype, batch, width - 1)
+    new, new_at = empty_with_address(dtype, batch, k + 1, width)
+    reading, reading_at = empty_with_address(dtype, batch, width - 1)
     single.step_from_hidden(
         KIND[dtype], batch, k, width - 1, address(elements, dtype, batch, k, width),
         *rows(hidden, dtype, batch, units), units,
@@ -44,12 +51,14 @@ def forward_from_hidden(
     return reading, new
 
 
-def backward_from_hidden(saved: Saved, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
+def backward_from_hidden(
+    saved: Sequence[Tensor], grad_reading: Tensor | None, grad_new: Tensor | None
+) -> StepGradients:
     """As `ndstack.ops.fused.one_step.Kernel` wants it."""
     elements, hidden, weight, bias, new = saved
     (batch, k, width), dtype, units = elements.shape, elements.dtype, hidden.shape[1]
     given = ((batch, k, width), (batch, units), (1 + width, units), (1 + width,))
-    grads = [fresh(dtype, *shape) for shape in given]
+    grads = [empty_with_address(dtype, *shape) for shape in given]
     after = (batch, k + 1, width)
     single.step_from_hidden_backward(
         KIND[dtype], batch, k, width - 1, address(elements, dtype, *given[0]),
@@ -63,18 +72,19 @@ def backward_from_hidden(saved: Saved, grad_reading: Tensor | None, grad_new: Te
 
 def scan(strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool) -> tuple[Tensor, Tensor]:
     """As `ndstack.ops.stratification.naive.scan`."""
-    return _Scan.apply(strengths, actions, vectors, logits)  # type: ignore[no-any-return, no-untyped-call]
+    result: tuple[Tensor, Tensor] = _Scan.apply(strengths, actions, vectors, logits)
+    return result
 
 
-class _Scan(torch.autograd.Function):
+class _Scan(Operation):
     @staticmethod
     def forward(
-        ctx: Any, strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool
+        ctx: Context, strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool
     ) -> tuple[Tensor, Tensor]:
         (lines, total, m), n, dtype = vectors.shape, actions.shape[1], vectors.dtype
-        readings, final = room(dtype, lines, n, m), room(dtype, lines, total)
-        weights, parents = room(dtype, lines, n, 2), room(torch.int32, lines, total)
-        kept, befores = room(dtype, lines, total), room(dtype, lines, n)
+        readings, final = empty(dtype, lines, n, m), empty(dtype, lines, total)
+        weights, parents = empty(dtype, lines, n, 2), empty(torch.int32, lines, total)
+        kept, befores = empty(dtype, lines, total), empty(dtype, lines, n)
         outputs = (weights, readings, final, parents, kept, befores)
         over_rows(
             compiled.scan, lines, n * m * 8, array(strengths, dtype, lines, total - n),
@@ -86,11 +96,11 @@ class _Scan(torch.autograd.Function):
         return readings, final
 
     @staticmethod
-    def backward(ctx: Any, grad_readings: Tensor, grad_final: Tensor) -> Any:
+    def backward(ctx: Context, grad_readings: Tensor, grad_final: Tensor) -> Gradients:
         refuse_second_derivatives()
         weights, vectors, *record = ctx.saved_tensors
         (lines, n, _), (_, total, m), dtype = weights.shape, vectors.shape, vectors.dtype
-        grad_strengths, grad_actions = room(dtype, lines, total - n), room(dtype, lines, n, 2)
+        grad_strengths, grad_actions = empty(dtype, lines, total - n), empty(dtype, lines, n, 2)
         grad_vectors = zeros(dtype, lines, total, m)
         over_rows(
             compiled.scan_backward, lines, n * m * 16,
@@ -104,14 +114,14 @@ class _Scan(torch.autograd.Function):
         return grad_strengths, grad_actions, grad_vectors, None
 
 
-class _Step(torch.autograd.Function):
+class _Step(Operation):
     @staticmethod
-    def forward(ctx: Any, elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        elements, actions = elements.contiguous(), with_stride(actions)
-        vectors = with_stride(vectors)
+    def forward(ctx: Context, elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        elements, actions = elements.contiguous(), contiguous_rows(actions)
+        vectors = contiguous_rows(vectors)
         (batch, k, width), dtype = elements.shape, elements.dtype
-        new, new_at = fresh(dtype, batch, k + 1, width)
-        reading, reading_at = fresh(dtype, batch, width - 1)
+        new, new_at = empty_with_address(dtype, batch, k + 1, width)
+        reading, reading_at = empty_with_address(dtype, batch, width - 1)
         single.step(
             KIND[dtype], batch, k, width - 1, address(elements, dtype, batch, k, width),
             *rows(actions, dtype, batch, 2), *rows(vectors, dtype, batch, width - 1),
@@ -122,14 +132,14 @@ class _Step(torch.autograd.Function):
         return reading, new
 
     @staticmethod
-    def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
+    def backward(ctx: Context, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
         refuse_second_derivatives()
         elements, actions, new = ctx.saved_tensors
         (batch, k, width), dtype = elements.shape, elements.dtype
         shapes, after = ((batch, k, width), (batch, 2), (batch, width - 1)), (batch, k + 1, width)
-        grads = [fresh(dtype, *shape) for shape in shapes]
+        grads = [empty_with_address(dtype, *shape) for shape in shapes]
         if grad_reading is not None:
-            grad_reading = with_stride(grad_reading)
+            grad_reading = contiguous_rows(grad_reading)
         if grad_new is not None:
             grad_new = grad_new.contiguous()
         single.step_backward(

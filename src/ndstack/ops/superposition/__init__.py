@@ -1,1 +1,9 @@
-"""The superposition stack (section 3.3.2)."""
+"""Superposition stacks: all that the rest of the package may use of this folder.
+
+`naive.py` has the equations in plain torch, `loops.py` and `step_loops.py` the compiled version, of which
+`cpu.py` makes differentiable operations.
+"""
+
+from ndstack.ops.superposition.operation import NO_LIMIT, scan, step, step_from_hidden
+
+__all__ = ["NO_LIMIT", "scan", "step", "step_from_hidden"]

@@ -5,24 +5,30 @@ back, so its memory grows as n^1.5 m, not n^2 m.
 """
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from ndstack.ops.fused.one_step import Gradients, Saved
+from ndstack.ops.fused.one_step import StepGradients
 from ndstack.ops.runtime.addresses import (
     KIND,
     address,
     array,
-    fresh,
+    empty,
+    empty_with_address,
     optional,
     optional_rows,
-    room,
     rows,
     written,
 )
-from ndstack.ops.runtime.autograd import refuse_second_derivatives, with_stride
+from ndstack.ops.runtime.autograd import (
+    Context,
+    Gradients,
+    Operation,
+    contiguous_rows,
+    refuse_second_derivatives,
+)
 from ndstack.ops.runtime.threads import over_rows
 from ndstack.ops.superposition import loops as compiled
 from ndstack.ops.superposition import step_loops as single
@@ -30,7 +36,8 @@ from ndstack.ops.superposition import step_loops as single
 
 def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int) -> tuple[Tensor, Tensor]:
     """As `ndstack.ops.superposition.naive.step`."""
-    return _Step.apply(cells, actions, vectors, depth)  # type: ignore[no-any-return, no-untyped-call]
+    result: tuple[Tensor, Tensor] = _Step.apply(cells, actions, vectors, depth)
+    return result
 
 
 def forward_from_hidden(
@@ -39,8 +46,8 @@ def forward_from_hidden(
     """As `ndstack.ops.fused.one_step.Kernel` wants it."""
     (batch, stacks, height, m), dtype, units = cells.shape, cells.dtype, hidden.shape[1]
     new_height, size = min(height + 1, limit), (3 + m) * stacks
-    new, new_at = fresh(dtype, batch, stacks, new_height, m)
-    reading, reading_at = fresh(dtype, batch, stacks * m)
+    new, new_at = empty_with_address(dtype, batch, stacks, new_height, m)
+    reading, reading_at = empty_with_address(dtype, batch, stacks * m)
     single.step_from_hidden(
         KIND[dtype], batch, stacks, height, new_height, m, address(cells, dtype, batch, stacks, height, m),
         *rows(hidden, dtype, batch, units), units,
@@ -49,12 +56,14 @@ def forward_from_hidden(
     return reading, new
 
 
-def backward_from_hidden(saved: Saved, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
+def backward_from_hidden(
+    saved: Sequence[Tensor], grad_reading: Tensor | None, grad_new: Tensor | None
+) -> StepGradients:
     """As `ndstack.ops.fused.one_step.Kernel` wants it."""
     cells, hidden, weight, bias, new = saved
     (batch, stacks, height, m), dtype, units = cells.shape, cells.dtype, hidden.shape[1]
     size, given = (3 + m) * stacks, (cells.shape, (batch, units), ((3 + m) * stacks, units), bias.shape)
-    grads = [fresh(dtype, *shape) for shape in given]
+    grads = [empty_with_address(dtype, *shape) for shape in given]
     single.step_from_hidden_backward(
         KIND[dtype], batch, stacks, height, new.shape[2], m, address(cells, dtype, batch, stacks, height, m),
         *rows(hidden, dtype, batch, units), units,
@@ -76,22 +85,23 @@ def scan(
     """As `ndstack.ops.superposition.naive.scan`."""
     inputs = (cells, actions, vectors)
     record = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-    return _Scan.apply(*inputs, depth, logits, only_readings, record)  # type: ignore[no-any-return, no-untyped-call]
+    result: tuple[Tensor, Tensor] = _Scan.apply(*inputs, depth, logits, only_readings, record)
+    return result
 
 
-class _Step(torch.autograd.Function):
+class _Step(Operation):
     @staticmethod
     def forward(
-        ctx: Any, cells: Tensor, actions: Tensor, vectors: Tensor, depth: int
+        ctx: Context, cells: Tensor, actions: Tensor, vectors: Tensor, depth: int
     ) -> tuple[Tensor, Tensor]:
-        cells, actions, vectors = cells.contiguous(), with_stride(actions), with_stride(vectors)
+        cells, actions, vectors = cells.contiguous(), contiguous_rows(actions), contiguous_rows(vectors)
         (batch, stacks, height, m), dtype, new_height = (
             cells.shape,
             cells.dtype,
             min(cells.shape[2] + 1, depth),
         )
-        new, new_at = fresh(dtype, batch, stacks, new_height, m)
-        reading, reading_at = fresh(dtype, batch, stacks * m)
+        new, new_at = empty_with_address(dtype, batch, stacks, new_height, m)
+        reading, reading_at = empty_with_address(dtype, batch, stacks * m)
         single.step(
             KIND[dtype], batch, stacks, height, new_height, m,
             address(cells, dtype, batch, stacks, height, m),
@@ -104,14 +114,14 @@ class _Step(torch.autograd.Function):
         return reading, new
 
     @staticmethod
-    def backward(ctx: Any, grad_reading: Tensor | None, grad_new: Tensor | None) -> Any:
+    def backward(ctx: Context, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
         refuse_second_derivatives()
         cells, actions, vectors = ctx.saved_tensors
         (batch, stacks, height, m), dtype = cells.shape, cells.dtype
         shapes = (cells.shape, (batch, 3 * stacks), (batch, stacks * m))
-        grads = [fresh(dtype, *shape) for shape in shapes]
+        grads = [empty_with_address(dtype, *shape) for shape in shapes]
         if grad_reading is not None:
-            grad_reading = with_stride(grad_reading)
+            grad_reading = contiguous_rows(grad_reading)
         if grad_new is not None:
             grad_new = grad_new.contiguous()
         single.step_backward(
@@ -125,10 +135,10 @@ class _Step(torch.autograd.Function):
         return *(grad for grad, _ in grads), None
 
 
-class _Scan(torch.autograd.Function):
+class _Scan(Operation):
     @staticmethod
     def forward(
-        ctx: Any,
+        ctx: Context,
         cells: Tensor,
         actions: Tensor,
         vectors: Tensor,
@@ -144,7 +154,7 @@ class _Scan(torch.autograd.Function):
             end, most = min(end, 1), min(most, (start + n) // 2 + 1)
         kept = (lines, -(-n // stride), most * m) if record else (lines, 0, 0)
         shapes = ((lines, n, 3), (lines, n, m), (lines, end * m), kept)
-        weights, readings, final, saved = outputs = [room(dtype, *shape) for shape in shapes]
+        weights, readings, final, saved = outputs = [empty(dtype, *shape) for shape in shapes]
         over_rows(
             compiled.scan, lines, n * most * m,
             array(cells, dtype, lines, start, m).reshape(lines, start * m),
@@ -158,12 +168,12 @@ class _Scan(torch.autograd.Function):
         return readings, final.view(lines, end, m)
 
     @staticmethod
-    def backward(ctx: Any, grad_readings: Tensor, grad_final: Tensor) -> Any:
+    def backward(ctx: Context, grad_readings: Tensor, grad_final: Tensor) -> Gradients:
         refuse_second_derivatives()
         weights, vectors, saved = ctx.saved_tensors
         (lines, n, m), dtype, start, end = vectors.shape, vectors.dtype, ctx.settings[1], ctx.end
         shapes = ((lines, start * m), (lines, n, 3), (lines, n, m))
-        grads = [room(dtype, *shape) for shape in shapes]
+        grads = [empty(dtype, *shape) for shape in shapes]
         over_rows(
             compiled.scan_backward, lines, 3 * n * saved.shape[2],
             array(weights, dtype, lines, n, 3), array(vectors, dtype, lines, n, m), *ctx.settings,

@@ -1,4 +1,4 @@
-"""Where the compiled kernels keep the columns of a chart.
+"""Where the columns of a chart are.
 
 A chart of one sequence is one flat array. The column of time t and configuration type b = (r, y),
 
@@ -7,7 +7,7 @@ A chart of one sequence is one flat array. The column of time t and configuratio
 begins at start[t] + b * stride[t] with i = first(t). Without a window first(t) is -1 and columns
 grow with t (a packed triangle; groups of four times have equal strides, so that four columns go
 through one loop). With a window D, first(t) is t - D and all columns are equally long, so that a
-chart can be moved back in time. After the last number of a column are zeros, enough for reading whole
+chart can be moved back in time. After the last number of a column there are zeros, enough to read whole
 vectors.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +35,7 @@ class Layout:
         times: how many times the chart can hold, a multiple of four.
         band: the window D, or 0 without one.
         start, stride: [times], see above.
-        size: how many numbers a chart of one sequence has.
+        size: how many numbers the columns of one sequence take.
     """
 
     states: int
@@ -52,7 +53,7 @@ class Layout:
 
     @property
     def ends(self) -> int:
-        """How many numbers the derivatives by log alpha take, from time -1 on, with zeros after."""
+        """How many numbers the derivatives with respect to log alpha take: from time -1 on, then zeros."""
         return (self.times + 1) * self.kinds + 2 * TILE
 
     @property
@@ -61,17 +62,49 @@ class Layout:
         return self.kinds * (2 * self.kinds + self.states)
 
     def shapes(self, batch: int) -> tuple[tuple[int, ...], ...]:
-        """Of a batch of charts: columns, log alpha, log total, mass, floor, and what is lost."""
+        """The shapes of a batch of charts: columns, log alpha, log total, mass, floor, and lost mass."""
         each = (batch, self.times, self.kinds)
         masses = (batch, self.times, self.band + 1, self.kinds) if self.band else (batch, 0, 0, 0)
         return (batch, self.size), each, each, masses, each, (batch, self.kinds + 1)
+
+    def first_seen(self, time: int) -> int:
+        """The first time whose columns the steps after `time` can see."""
+        return max(time - self.band, 0) if self.band else 0
+
+    def columns_until(self, time: int) -> int:
+        """Where the columns of a time end."""
+        return int(self.start[time] + self.kinds * self.stride[time])
+
+    def columns_seen(self, time: int) -> slice:
+        """The columns that the steps after `time` can see, including the zeros between them."""
+        first = int(self.start[self.first_seen(time)]) if self.band else 0
+        return slice(first, self.columns_until(time))
+
+    def ends_until(self, time: int) -> int:
+        """Where the derivatives with respect to log alpha of a time end."""
+        return (time + 2) * self.kinds
+
+    def is_sound(self) -> bool:
+        """Whether the places of the columns are those that `layout` makes of the sizes."""
+        known = layout(self.states, self.symbols, self.times, self.band)
+        if self is known:
+            return True
+        same = np.array_equal(self.start, known.start) and np.array_equal(self.stride, known.stride)
+        return self.size == known.size and same
+
+    def cost(self, start: int, steps: int) -> float:
+        """About how many multiply-adds the steps from `start` on take for one sequence."""
+        span = self.band or start + steps
+        each = self.states * self.kinds**2
+        return steps * each * (span**2 / 2 if self.band or start else span**2 / 6 + span)
 
 
 @functools.lru_cache(maxsize=256)
 def layout(states: int, symbols: int, times: int, band: int) -> Layout:
     """The layout of a chart; the places of columns do not depend on `times`."""
-    if not all(type(number) is int for number in (states, symbols, times, band)):
-        raise NdstackError(f"a chart of sizes {[states, symbols, times, band]} given, expected whole numbers")
+    sizes: Sequence[object] = (states, symbols, times, band)
+    if not all(type(number) is int for number in sizes):
+        raise NdstackError(f"a chart of sizes {list(sizes)} given, expected whole numbers")
     kinds = states * symbols
     times = 4 * ((times + 3) // 4)
     group = np.arange(times, dtype=np.int64) // 4

@@ -2,8 +2,8 @@
 """Steps of carried charts, compiled: what `scan_loops` does, on memory given by addresses.
 
 A step is short, and turning tensors into arrays would take as long as the step itself. So a chart
-is described once, by a table of numbers (`Tape`), and every step gets the address of the table.
-The backward pass has another table, of what later steps have left for earlier ones (`Pass`).
+is described once, by a `ChartTable`, and every step gets the address of the table. The backward pass has
+another one, an `AdjointTable` of what later steps have left for earlier ones.
 
 Arrays made of addresses belong to nobody, so counting their users costs nothing, and numba insists on it: all
 functions here are makers.
@@ -27,14 +27,12 @@ from ndstack.ops.nondeterministic.cpu.forward import (
 )
 from ndstack.ops.nondeterministic.cpu.reading import attend, probabilities
 from ndstack.ops.nondeterministic.cpu.scan_loops import reading_gradient, split
-from ndstack.ops.nondeterministic.cpu.tables import ADJOINT, CHART
+from ndstack.ops.nondeterministic.cpu.tables import ADJOINT, CHART, INVALID, TRUSTED, UNTRUSTED
 from ndstack.ops.runtime.pointers import numbers
 from ndstack.ops.runtime.products import fill
 from ndstack.ops.runtime.simd import entry, maker
 
 INTEGER, DOUBLE = np.int64(0), np.float64(0)
-UNTRUSTED, TRUSTED, INVALID = 0, 1, 2
-"""What a call says of a sequence: its chart may be wrong, or is right, or has no meaning (see `guard`)."""
 
 
 @maker

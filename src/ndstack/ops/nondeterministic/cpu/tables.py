@@ -50,6 +50,9 @@ class AdjointTable(NamedTuple):
     invalid: int
 
 
+UNTRUSTED, TRUSTED, INVALID = 0, 1, 2
+"""What a call says of a sequence: its chart may be wrong, or is right, or it is invalid (see `guard`)."""
+
 CHART = ChartTable(*range(len(ChartTable._fields)))
 """The number of each slot of a `ChartTable`."""
 

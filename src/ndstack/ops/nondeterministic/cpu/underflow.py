@@ -19,11 +19,8 @@ import math
 
 import numpy as np
 
+from ndstack.ops.nondeterministic.limits import MARGIN
 from ndstack.ops.runtime.simd import kernel, kernel_loop, lanes, least_positive, load, store
-
-MARGIN = 1e8
-"""How far above the smallest normal number a product has to stay; adjoints, which can be as large
-as the inverse of a probability, then have room too."""
 
 FLOAT32_TINY, FLOAT64_TINY = float(np.finfo(np.float32).tiny), float(np.finfo(np.float64).tiny)
 """The smallest normal numbers."""

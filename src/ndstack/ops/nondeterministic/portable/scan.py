@@ -1,17 +1,18 @@
-"""The portable backend as seen from `scan`: configuration types numbered (state, symbol)."""
+"""Whole sequences in plain torch, as `guarded_scan` wants it.
+
+There, configuration types are numbered (state, symbol); in `recurrence`, (symbol, state).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from ndstack.ops.nondeterministic.portable import recurrence, underflow
 from ndstack.ops.nondeterministic.portable.recurrence import Run, symbol_first
-
-if TYPE_CHECKING:
-    from ndstack.ops.nondeterministic.scan import Setting
+from ndstack.ops.nondeterministic.settings import Setting, action_sizes
 
 
 def _inward(actions: Tensor, setting: Setting) -> list[Tensor]:
@@ -19,7 +20,7 @@ def _inward(actions: Tensor, setting: Setting) -> list[Tensor]:
     states, symbols = setting.states, setting.symbols
     kinds = states * symbols
     leading = actions.shape[:2]
-    parts = torch.split(actions, [kinds * kinds, kinds * kinds, kinds * states], -1)
+    parts = torch.split(actions, action_sizes(states, symbols), -1)
     square = [part.reshape(*leading, kinds, kinds) for part in parts[:2]]
     pop = parts[2].reshape(*leading, kinds, states)
     return [symbol_first(action, states, symbols, 2) for action in square] + [
@@ -28,7 +29,7 @@ def _inward(actions: Tensor, setting: Setting) -> list[Tensor]:
 
 
 def run(actions: Tensor, setting: Setting) -> tuple[Run, Tensor, Tensor, Tensor]:
-    """The chart, the probabilities, the attention (empty if not wanted), and what to trust."""
+    """The chart, the probabilities, the attention (empty if not wanted), and which sequences to trust."""
     states, symbols = setting.states, setting.symbols
     given = _inward(actions, setting)
     chart = recurrence.forward(given[0], given[1], given[2], states, setting.window, setting.bottom_fix)
@@ -45,11 +46,11 @@ def gradient(
     chart: Run,
     setting: Setting,
     actions: Tensor,
-    outputs: tuple[Tensor, Tensor],
+    outputs: Sequence[Tensor],
     grads: tuple[Tensor, Tensor | None],
-    ok: Tensor,
+    trusted: Tensor,
 ) -> Tensor:
-    """The derivatives by the actions; zero for sequences that are not to be trusted."""
+    """The derivatives with respect to the actions; zeros for sequences that are not to be trusted."""
     states, symbols = setting.states, setting.symbols
     given = _inward(actions, setting)
     reading, grad = outputs[0], grads[0]
@@ -64,4 +65,4 @@ def gradient(
     outward = [symbol_first(result, symbols, states, 2) for result in results[:2]]
     outward.append(symbol_first(results[2].mT, symbols, states, 1).mT)
     joined = torch.cat([result.flatten(2) for result in outward], -1)
-    return torch.where(ok[:, None, None], joined, 0.0)
+    return torch.where(trusted[:, None, None], joined, 0.0)

@@ -7,13 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from ndstack.ops.nondeterministic.limits import LIMITS, MARGIN
 from ndstack.ops.nondeterministic.portable.recurrence import NEG, Run
-
-LIMITS = {torch.float32: math.log(1e-7), torch.float64: math.log(1e-13)}
-"""How much mass a chart may lose to underflow before it is not trusted, as a logarithm."""
-
-MARGIN = 1e8
-"""How far above the smallest normal number a product has to stay (see `cpu.underflow`)."""
 
 
 def trusted(run: Run, push: Tensor, replace: Tensor, pop: Tensor, strict: bool) -> Tensor:

@@ -1,0 +1,178 @@
+"""Tables: our numbers beside the dissertation's, as Markdown and CSV."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import statistics
+from collections.abc import Sequence
+
+from ndstack.experiments.experiment import Experiment, Output
+from ndstack.experiments.results import Finished, perplexity, select
+from ndstack.training import TrainingConfig
+
+Cell = str | float | int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Sheet:
+    """A table."""
+
+    columns: list[str]
+    rows: list[list[Cell]]
+
+    def markdown(self) -> str:
+        """For a page."""
+        lines = [self.columns, ["---"] * len(self.columns)]
+        lines += [[show_cell(cell).replace("|", "\\|") for cell in row] for row in self.rows]
+        return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+    def csv(self) -> str:
+        """For a program; numbers with all digits."""
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([["" if cell is None else cell for cell in row] for row in self.rows])
+        return buffer.getvalue()
+
+
+def show_cell(cell: Cell) -> str:
+    """A number with the digits that matter."""
+    if cell is None:
+        return ""
+    if isinstance(cell, float):
+        return f"{cell:.4f}" if abs(cell) < 1 else f"{cell:.2f}"
+    return f"{cell:,}" if isinstance(cell, int) else cell
+
+
+def as_printed(cell: Cell) -> Cell:
+    """With the dissertation's digits: perplexities have two, scores three."""
+    return cell if not isinstance(cell, float) else f"{cell:.3f}" if cell < 1 else f"{cell:.2f}"
+
+
+def make_sheet(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet | None:
+    """The table of an output, or the numbers behind a figure; None where there are none."""
+    if output.kind == "curves":
+        return _curves(output, experiment, runs)
+    if output.kind == "capacity":
+        return _capacity(output, experiment, runs)
+    if output.kind in ("times", "perplexity", "circuits"):
+        return _beside(output, experiment, runs)
+    if output.kind == "scatter":
+        chosen = [one for one in runs if one.label in experiment.shown_models(output)]
+        rows: list[list[Cell]] = [
+            [one.label, one.restart, one.record.test_perplexity, one.record.sg_score] for one in chosen
+        ]
+        return Sheet(["Model", "Restart", "Test perplexity", "SG score"], rows)
+    return None
+
+
+def trials_sheet(runs: Sequence[Finished]) -> Sheet:
+    """A row for each complete trial."""
+    columns = [
+        "Trial",
+        "Model",
+        "Language",
+        "Parameters",
+        "Learning rate",
+        "Clip",
+        "Seed",
+        "Epochs",
+        "Best epoch",
+    ]
+    rows: list[list[Cell]] = []
+    for one in runs:
+        record, training = one.record, one.record.settings.training
+        rows.append(
+            [
+                record.id,
+                one.label,
+                one.language,
+                record.parameters,
+                training.learning_rate,
+                training.clip,
+                str(record.seed),
+                record.epochs,
+                record.best_epoch,
+                one.score,
+                record.seconds / record.epochs,
+                record.seconds,
+                record.updates,
+                _stages(training),
+            ]
+        )
+    return Sheet([*columns, "Validation", "Seconds per epoch", "Seconds", "Updates", "Stages before"], rows)
+
+
+def _stages(training: TrainingConfig) -> str:
+    """The lengths of the stages before the last."""
+    return " ".join("{}:{}".format(*stage.lengths) for stage in training.stages)
+
+
+def _curves(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:
+    """The selected runs' validation differences: models down, languages across."""
+    tongues, rows = experiment.shown_languages(output), []
+    for label in experiment.shown_models(output):
+        row: list[Cell] = [label]
+        for language in tongues:
+            mine = [one for one in runs if one.label == label and one.language == language]
+            chosen = select(mine, output.select)
+            row.append(statistics.fmean(one.score for one in chosen) if chosen else None)
+        rows.append(row)
+    return Sheet(["Model", *tongues], rows)
+
+
+def _capacity(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:
+    """The shown statistic by model, language and alphabet size."""
+    rows: list[list[Cell]] = []
+    for language in experiment.shown_languages(output):
+        for label in experiment.shown_models(output):
+            row: list[Cell] = [language, label]
+            for size in experiment.alphabet_sizes:
+                scores = [
+                    one.score
+                    for one in runs
+                    if one.label == label and one.language == f"{language}(k={size})"
+                ]
+                row.append(_statistic(output, scores))
+            rows.append(row)
+    return Sheet(["Language", "Model", *(f"k = {size}" for size in experiment.alphabet_sizes)], rows)
+
+
+def _statistic(output: Output, scores: Sequence[float]) -> float | None:
+    if not scores:
+        return None
+    if output.statistic == "best":
+        return min(scores)
+    return statistics.fmean(scores) if output.statistic == "mean" else statistics.pstdev(scores)
+
+
+def _beside(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:
+    """Our numbers and the dissertation's, side by side."""
+    columns = [part for name in output.columns for part in (name, f"{name} (dissertation)")]
+    rows: list[list[Cell]] = []
+    for label in experiment.shown_models(output):
+        chosen = select([one for one in runs if one.label == label], output.select)
+        ours = _ours(output, chosen) if chosen else [None] * len(output.columns)
+        printed = [as_printed(cell) for cell in output.printed.get(label, [None] * len(output.columns))]
+        rows.append([label, *(cell for pair in zip(ours, printed, strict=True) for cell in pair)])
+    return Sheet(["Model", *columns], rows)
+
+
+def _ours(output: Output, chosen: Sequence[Finished]) -> list[Cell]:
+    if output.kind == "times":
+        epochs = [epoch for one in chosen for epoch in one.curve]
+        worked = [one.processor_seconds for one in epochs if one.processor_seconds is not None]
+        seconds = worked or [one.seconds for one in epochs if one.seconds is not None]
+        return [statistics.fmean(seconds) if seconds else None]
+    best = chosen[0]
+    if output.kind == "circuits":
+        return [best.record.circuits.get(name) for name in output.columns]
+    known: dict[str, Cell] = {
+        "# Params": best.record.parameters,
+        "Val": perplexity(best),
+        "Test": best.record.test_perplexity,
+        "SG Score": best.record.sg_score,
+    }
+    return [known[name.rstrip(".")] for name in output.columns]

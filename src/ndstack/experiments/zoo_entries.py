@@ -1,0 +1,108 @@
+"""How networks come into the zoo: those that have learned their language, with their row of the tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+from ndstack import files, zoo
+from ndstack.errors import NdstackError
+from ndstack.experiments.claims.evidence import SOLVED
+from ndstack.experiments.experiment import Values
+from ndstack.experiments.gathering import Origin, read_run
+from ndstack.experiments.records import Record
+from ndstack.nn.storage.files import CONFIGURATION
+from ndstack.training import Run
+from ndstack.training.machine import cpu_model, simd
+from ndstack.training.run import BEST, CONFIG, METRICS
+
+KEPT = (CONFIG, CONFIGURATION, BEST, METRICS)
+LARGEST = 1_000_000
+"""Bytes of parameters."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ZooEntry:
+    """A network of the zoo."""
+
+    name: str
+    record: Record
+
+    @property
+    def bytes(self) -> int:
+        """Of its parameters."""
+        return (zoo.resolve(self.name) / BEST).stat().st_size
+
+    def as_json(self) -> Values:
+        """One row of a list."""
+        record = self.record
+        return {
+            "name": self.name,
+            "language": record.language,
+            "model": record.model,
+            "parameters": record.parameters,
+            "bytes": self.bytes,
+            "difference": record.difference,
+            "test_difference": record.test_difference,
+            "epochs": record.epochs,
+            "stages": record.stages,
+        }
+
+
+def entries() -> list[ZooEntry]:
+    """All networks of the zoo."""
+    return [ZooEntry(name, read_row(zoo.resolve(name))) for name in zoo.names()]
+
+
+def read_row(folder: Path) -> Record:
+    """The row of a network of the zoo."""
+    return Record.model_validate(files.read_json(folder / zoo.ROW))
+
+
+def add(folder: str | Path, *, into: Path = zoo.HERE) -> ZooEntry:
+    """Put the best model of a run into the zoo; a better one replaces one that is there.
+
+    Args:
+        folder: of the run; it has to be complete, measured on the test set and within 0.05 nats per symbol of
+            the lower bound on the validation set.
+        into: the folder of the zoo.
+    """
+    run = Run.open(folder)
+    if run.config.corpus is not None or run.config.model is None or run.config.grammar is not None:
+        raise NdstackError(f"{folder} is not a run of a named model on one of ndstack's own languages")
+    if not run.metrics() or not (run.folder / BEST).exists():
+        raise NdstackError(f"{folder} has no complete epoch; expected a run that was trained")
+    record, _ = read_run(run, Origin(cpu=cpu_model(), simd=simd()))
+    if not record.complete:
+        raise NdstackError(f"{folder} has not ended: resume it with {run.resuming}")
+    if record.difference is None or record.difference >= SOLVED:
+        raise NdstackError(
+            f"{folder} has not learned {record.language}: it is {record.score:.4f} nats per symbol above the "
+            f"lower bound, expected less than {SOLVED}"
+        )
+    if record.test_difference is None:
+        raise NdstackError(f"{folder} was not measured on the test set; ndstack evaluate {folder} does it")
+    size = (run.folder / BEST).stat().st_size
+    if size > LARGEST:
+        raise NdstackError(f"{folder / Path(BEST)} has {size:,} bytes, expected at most {LARGEST:,}")
+    name = zoo.entry(record.language, record.model)
+    place = into / name.removeprefix(zoo.PREFIX)
+    if (place / zoo.ROW).exists() and read_row(place).score <= record.score:
+        raise NdstackError(f"{name} is in the zoo already, and as good: {read_row(place).score:.4f} nats")
+    _copy(run, place, record)
+    return ZooEntry(name, record)
+
+
+def _copy(run: Run, place: Path, record: Record) -> None:
+    place.mkdir(parents=True, exist_ok=True)
+    for old in place.iterdir():
+        old.unlink()
+    for name in KEPT:
+        if (run.folder / name).exists():
+            shutil.copyfile(run.folder / name, place / name)
+    settings = run.config.model_copy(update={"start_from": None, "start_sha256": None})
+    files.replace(place / CONFIG, (settings.model_dump_json(indent=2) + "\n").encode())
+    row = record.model_dump(mode="json")
+    files.replace(place / zoo.ROW, (json.dumps(row, indent=2) + "\n").encode())

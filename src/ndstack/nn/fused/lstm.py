@@ -1,0 +1,99 @@
+"""An LSTM that drives a stack: whole sequences, or single steps where the next input is not known yet.
+
+    gates_t  = inputs_t + reading_weight r_{t-1} + hidden_weight h_{t-1}
+    c_t      = f_t c_{t-1} + i_t g_t,   h_t = o_t tanh(c_t)
+    controls = control_weight h_t + control_bias       (action logits; then the vector to push)
+    s_t      = Stack(s_{t-1}, controls),   r_t = Reading(s_t)
+
+This is section 3.2. Where the pair is registered, all of it is one operation.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ndstack.errors import NdstackError
+from ndstack.nn.fused.registry import FusedLSTM, LSTMRun, LSTMState, find
+from ndstack.ops.lstm import LSTMWeights
+from ndstack.ops.runtime.autograd import opaque_in_own_precision
+from ndstack.stacks import Stack
+from ndstack.stacks.base import StateT
+from ndstack.stacks.checks import check_tensors, real
+
+_NAMES = (*(f"{name} weights" for name in LSTMWeights._fields), "h", "c", "inputs")
+
+
+@opaque_in_own_precision
+def run_lstm(
+    stack: Stack[StateT], inputs: Tensor, weights: LSTMWeights, lstm_state: LSTMState, state: StateT
+) -> LSTMRun[StateT]:
+    """A whole sequence of an LSTM of H units and the stack that it drives.
+
+    Args:
+        stack: any stack.
+        inputs: [B, n, 4H], what the input contributes to the gates, biases included.
+        weights: what the reading and the hidden state contribute, and the layer that drives the stack.
+        lstm_state: h_0 and c_0, [B, H] each.
+        state: the stacks to resume from.
+
+    Returns:
+        h_1..h_n, [B, n, H]; r_1..r_n, [B, n, reading_size]; (h_n, c_n); and the last state of the stacks.
+    """
+    inputs, weights, lstm_state = _checked(stack, inputs, weights, lstm_state, state, 3)
+    if inputs.shape[1] == 0:
+        batch, units = lstm_state[0].shape
+        nothing = inputs.new_zeros(batch, 0, stack.reading_size)
+        return LSTMRun(inputs[:, :, :units], nothing, lstm_state, state)
+    return _pair(stack).run(stack, inputs, weights, lstm_state, state)
+
+
+@opaque_in_own_precision
+def step_lstm(
+    stack: Stack[StateT], inputs: Tensor, weights: LSTMWeights, lstm_state: LSTMState, state: StateT
+) -> tuple[LSTMState, StateT]:
+    """One step of `run_lstm`, with inputs [B, 4H]: (h_t, c_t), and the new state of the stacks."""
+    inputs, weights, lstm_state = _checked(stack, inputs, weights, lstm_state, state, 2)
+    return _pair(stack).step(stack, inputs, weights, lstm_state, state)
+
+
+def _pair(stack: Stack[StateT]) -> FusedLSTM[StateT]:
+    return find("lstm", stack) or FusedLSTM()
+
+
+def _checked(
+    stack: Stack[StateT],
+    inputs: Tensor,
+    weights: LSTMWeights,
+    lstm_state: LSTMState,
+    state: StateT,
+    dimensions: int,
+) -> tuple[Tensor, LSTMWeights, LSTMState]:
+    """What an LSTM gives, in the precision of the stacks; an error in one line unless all fits."""
+    stack.check_state(state)
+    check_tensors(inputs, *weights, *lstm_state)
+    reading, units = state.reading, lstm_state[0].shape[-1] if lstm_state[0].dim() else 0
+    batch, controls = reading.shape[0], stack.control_size
+    if inputs.dim() != dimensions:
+        wanted = f"[{batch}, length, {4 * units}]" if dimensions == 3 else f"[{batch}, {4 * units}]"
+        raise NdstackError(f"inputs of shape {list(inputs.shape)} given, expected {wanted}")
+    device, dtype, convert = reading.device, reading.dtype, False
+    expected = (
+        *((4 * units, stack.reading_size), (4 * units, units), (controls, units), (controls,)),
+        *((batch, units), (batch, units), (batch, *inputs.shape[1:-1], 4 * units)),
+    )
+    for place, tensor in enumerate((*weights, *lstm_state, inputs)):
+        if tensor.shape != expected[place]:
+            raise NdstackError(
+                f"{_NAMES[place]} of shape {list(tensor.shape)} given, expected {list(expected[place])} "
+                f"for a batch of {batch} and {units} units: {stack.needs()}"
+            )
+        if tensor.device != device:
+            raise NdstackError(
+                f"the controller is on {tensor.device}, but the stack on {device}; use state.to(device)"
+            )
+        convert = convert or tensor.dtype != dtype
+    if convert:
+        weights = LSTMWeights(*(real(tensor).to(dtype) for tensor in weights))
+        hidden, cell = (real(tensor).to(dtype) for tensor in lstm_state)
+        inputs, lstm_state = real(inputs).to(dtype), (hidden, cell)
+    return inputs, weights, lstm_state

@@ -1,0 +1,101 @@
+"""The registry of pairs of a controller and a kind of stack that run as one operation."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from ndstack.ops.lstm import LSTMWeights, lstm_cell
+from ndstack.stacks import Stack, State
+from ndstack.stacks.base import StateT
+
+LSTMState = tuple[Tensor, Tensor]
+"""h_t and c_t, [B, H] each."""
+
+_STEP = ("_step", "_drive", "log_weights")
+"""The methods that say what a step is; a subclass that changes one of them is another kind of stack."""
+
+
+class LSTMRun(NamedTuple, Generic[StateT]):
+    """What a whole sequence gives: h_1..h_n [B, n, H], r_1..r_n [B, n, reading_size], and the last states."""
+
+    hidden: Tensor
+    readings: Tensor
+    lstm_state: LSTMState
+    state: StateT
+
+
+class FusedLSTM(Generic[StateT]):
+    """An LSTM that drives a stack. As it is here, cell and stack take turns, for any stack.
+
+    Subclasses do it all in one operation for some kind of stack, where they can, and fall back to this class
+    where they cannot. What they are given has been checked, and is of one dtype.
+    """
+
+    def step(
+        self,
+        stack: Stack[StateT],
+        gates: Tensor,
+        weights: LSTMWeights,
+        lstm_state: LSTMState,
+        state: StateT,
+    ) -> tuple[LSTMState, StateT]:
+        """One step; the gates are [B, 4H]."""
+        hidden, cell = lstm_cell(gates, state.reading, *lstm_state, weights.reading, weights.hidden)
+        return (hidden, cell), stack._drive(state, hidden, weights.control, weights.control_bias)
+
+    def run(
+        self,
+        stack: Stack[StateT],
+        inputs: Tensor,
+        weights: LSTMWeights,
+        lstm_state: LSTMState,
+        state: StateT,
+    ) -> LSTMRun[StateT]:
+        """A whole sequence; the inputs are [B, n, 4H], n > 0."""
+        hidden, readings = [], []
+        for gates in inputs.unbind(1):
+            lstm_state, state = self.step(stack, gates, weights, lstm_state, state)
+            hidden.append(lstm_state[0])
+            readings.append(state.reading)
+        return LSTMRun(torch.stack(hidden, dim=1), torch.stack(readings, dim=1), lstm_state, state)
+
+
+_pairs: dict[tuple[str, type], FusedLSTM[Any]] = {}
+_Pair = TypeVar("_Pair", bound=type[FusedLSTM[Any]])
+
+
+def register(controller: str, stack: type[Stack[Any]]) -> Callable[[_Pair], _Pair]:
+    """A decorator for a class that runs a kind of controller with a kind of stack.
+
+    Args:
+        controller: "lstm".
+        stack: a subclass of `Stack`.
+    """
+
+    def enter(pair: _Pair) -> _Pair:
+        _pairs[controller, stack] = pair()
+        find_kind.cache_clear()
+        return pair
+
+    return enter
+
+
+def find(controller: str, stack: Stack[StateT]) -> FusedLSTM[StateT] | None:
+    """What runs such a controller with this stack as one operation; None if nothing does."""
+    return find_kind(controller, type(stack))
+
+
+@functools.cache
+def find_kind(controller: str, kind: type[Stack[State]]) -> FusedLSTM[Any] | None:
+    """`find` for a class of stacks; what a class inherits counts, unless the class changes what a step is."""
+    for base in kind.__mro__:
+        pair = _pairs.get((controller, base))
+        if pair is not None:
+            same = all(getattr(kind, name, None) is getattr(base, name, None) for name in _STEP)
+            return pair if same else None
+    return None

@@ -1,0 +1,129 @@
+"""Further steps of charts, in the format that they need (see `guard`).
+
+A stack carries, beside its chart, the log weights of all steps so far. Where a chart in float32 is not to be
+trusted, it is made again from these in float64; where float64 is not enough, the readings come from log
+space. With a window the log weights are forgotten after a while, so charts with a window are in float64 from
+the beginning.
+
+The compiled code does all this on the CPU, wherever the log weights are.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ndstack.errors import NdstackError
+from ndstack.ops.nondeterministic.chart import Chart
+from ndstack.ops.nondeterministic.cpu.steps import advance
+from ndstack.ops.nondeterministic.guard import next_format, redo
+from ndstack.ops.nondeterministic.limits import LIMITS
+from ndstack.ops.nondeterministic.log_space import in_log_space
+from ndstack.ops.nondeterministic.settings import Setting, action_sizes
+
+History = tuple[Tensor, ...]
+"""Log weights of all steps so far, in chunks [B, n, A] or steps [B, A]."""
+
+
+class Stepped(NamedTuple):
+    """What steps give: probabilities [B, n, K], attention [B, n, K, time + n + 1] or None, and the charts."""
+
+    reading: Tensor
+    attention: Tensor | None
+    chart: Chart
+
+
+def start_chart(setting: Setting, batch: int, steps: int, dtype: torch.dtype) -> Chart:
+    """Charts at time 0, with room for `steps` steps or more."""
+    dtype = torch.promote_types(dtype, torch.float32) if setting.window is None else torch.float64
+    band = setting.window or 0
+    return Chart.start(batch, setting.states, setting.symbols, band, setting.bottom_fix, steps, dtype)
+
+
+def run_steps(
+    setting: Setting, chart: Chart | None, time: int, history: History | None, weights: Tensor
+) -> Stepped:
+    """Steps with the given log weights.
+
+    Args:
+        chart: the charts so far; None if they have to be made from the history.
+        time: how many steps there have been.
+        history: of the steps so far; None if it is forgotten.
+        weights: [B, n, A].
+    """
+    if weights.is_meta:
+        raise NdstackError("steps of a nondeterministic stack need numbers, but the tensors are on meta")
+    if chart is None:
+        chart = start_chart(setting, len(weights), time + weights.shape[1], weights.dtype)
+        if time:
+            past = join_history(history or (), setting, len(weights), time)
+            chart = _steps(setting, chart, history, past.cpu()).chart
+    elif not chart.lost.is_cpu:
+        chart = chart.map(Tensor.cpu)
+    known = None if history is None else (*history, weights)
+    reading, attention, chart = _steps(setting, chart, known, weights.cpu())
+    return Stepped(reading.to(weights), None if attention is None else attention.to(weights), chart)
+
+
+def _steps(setting: Setting, chart: Chart, history: History | None, weights: Tensor) -> Stepped:
+    """Steps on the CPU; the history includes their log weights."""
+    steps, dtype = weights.shape[1], chart.dtype
+    limit = math.inf if history is None else None
+    done = advance(chart, weights.to(dtype), attend=setting.attend, limit=limit)
+    if history is None:
+        _warn_if_lost(done.chart)
+    if history is None or done.all_trusted:
+        return Stepped(done.reading, done.attention, done.chart)
+    past = join_history(history, setting, len(weights)).to("cpu", torch.float64)
+
+    def in_float64() -> Stepped:
+        """The whole batch, since a batch of charts has one dtype."""
+        fresh = start_chart(setting, past.shape[0], past.shape[1], torch.float64)
+        reading, attention, chart = _steps(setting, fresh, history, past)
+        return Stepped(reading[:, -steps:], None if attention is None else attention[:, -steps:], chart)
+
+    def by_log_space() -> Stepped:
+        results = [done.reading] if done.attention is None else [done.reading, done.attention]
+
+        def again(rows: Tensor) -> list[Tensor]:
+            better, places = in_log_space(past[rows], setting)
+            if done.attention is None:
+                return [better[:, -steps:]]
+            return [better[:, -steps:], places[:, -steps:, :, -done.attention.shape[-1] :]]
+
+        reading, *attention = redo(results, done.untrusted(), again)
+        return Stepped(reading, attention[0] if attention else None, done.chart)
+
+    return next_format(dtype, in_float64, by_log_space)()
+
+
+def _warn_if_lost(chart: Chart) -> None:
+    if bool((torch.logsumexp(chart.lost[:, :-1], -1) > LIMITS[chart.dtype]).any()):
+        warnings.warn(
+            "weights so far apart that float64 loses runs of the nondeterministic stack; "
+            "readings may be inaccurate",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def join_history(history: History, setting: Setting, batch: int, time: int | None = None) -> Tensor:
+    """All log weights so far, [B, time, A]; an error unless there are as many as that, if it is given."""
+    size = sum(action_sizes(setting.states, setting.symbols))
+    given: tuple[object, ...] = history  # a file may say anything
+    if not all(isinstance(part, Tensor) and part.dim() in (2, 3) for part in given):
+        raise NdstackError("a history given that is no sequence of log weights; use what a step gave")
+    parts = [part if part.dim() == 3 else part[:, None] for part in history]
+    steps = sum(part.shape[1] for part in parts)
+    if steps != (steps if time is None else time) or any(
+        part.shape != (batch, part.shape[1], size) for part in parts
+    ):
+        raise NdstackError(
+            f"a state at time {time} with a history of {steps} steps given, expected as many, of {batch} "
+            f"stacks and {size} log weights each; use a state that start() or a step gave"
+        )
+    return torch.cat(parts, 1)

@@ -1,0 +1,59 @@
+"""Which strings a model learns from: how many, of which lengths, or from which folder."""
+
+from __future__ import annotations
+
+from pydantic import NonNegativeInt, PositiveInt, field_validator
+
+from ndstack.settings.base import Folder, Settings, Size
+
+Lengths = tuple[int, int]
+"""The least and the greatest length, both included."""
+LONGEST = 20_000
+"""The greatest length that strings are sampled at, since tables of derivations grow with it."""
+
+
+class Plan(Settings):
+    """How many strings of which lengths; the defaults are the dissertation's (section 5.4)."""
+
+    train: NonNegativeInt = 10_000
+    """The number of training strings."""
+    validation: NonNegativeInt = 1_000
+    """The number of validation strings."""
+    test_per_length: NonNegativeInt = 100
+    """The number of test strings of each length."""
+    lengths: Lengths = (40, 80)
+    """The lengths of training and validation strings."""
+    test_lengths: Lengths = (40, 100)
+    """The lengths of test strings."""
+    batch_size: PositiveInt = 10
+    """The number of strings in a batch, which all have one length."""
+
+    @field_validator("lengths", "test_lengths")
+    @classmethod
+    def _check_lengths(cls, lengths: Lengths) -> Lengths:
+        low, high = lengths
+        if not 0 <= low <= high <= LONGEST:
+            raise ValueError(f"{low} to {high} given, expected a range within 0 to {LONGEST:,}")
+        return lengths
+
+
+class DataConfig(Plan):
+    """Strings sampled from the run's seed, or read from a folder that `ndstack dataset` made."""
+
+    folder: Folder | None = None
+    """The folder to read strings from; if not given, they are sampled."""
+    sha256: dict[str, str] | None = None
+    """The checksums of the files in the folder, filled in when a run starts."""
+
+
+class CorpusConfig(Settings):
+    """Text that `ndstack text prepare` made, in place of the strings of a formal language."""
+
+    folder: Folder
+    """The folder of the corpus."""
+    sha256: dict[str, str] | None = None
+    """The checksums of its vocabulary and its parts, filled in when a run starts."""
+    rows: Size = 32
+    """The number of rows that the text is folded into."""
+    length: Size = 35
+    """The length of the chunks of truncated BPTT."""
