@@ -22,6 +22,7 @@ DOCS = "docs"
 LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 LANGUAGES = {".py": "python", ".toml": "toml"}
 SHOWN = tuple(f"{suffix}.md" for suffix in LANGUAGES)
+UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 OUTSIDE, FOLDER = "repository/", "folder.md"
 HEADING = """\
     options:
@@ -74,12 +75,12 @@ def shown(target: str) -> str | None:
     path = ROOT / target
     if path.is_dir():
         listed = sorted(one.name for one in path.iterdir() if one.is_file() and not one.name.startswith("."))
-        return f"# {target}\n\n" + "".join(f"- [{name}]({name})\n" for name in listed)
+        return f"{UNSEARCHED}# {target}\n\n" + "".join(f"- [{name}]({name})\n" for name in listed)
     if path.suffix == ".md":
         return path.read_text(encoding="utf-8")
     if path.suffix in LANGUAGES:
-        head = f"---\nsearch:\n  exclude: true\n---\n# {target}\n\n"
-        return f"{head}~~~~{LANGUAGES[path.suffix]}\n{path.read_text(encoding='utf-8')}~~~~\n"
+        code = path.read_text(encoding="utf-8")
+        return f"{UNSEARCHED}# {target}\n\n~~~~{LANGUAGES[path.suffix]}\n{code}~~~~\n"
     return None
 
 

@@ -14,6 +14,7 @@ Another process knows the name if it can find the module that registers it. Ther
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import re
@@ -28,7 +29,7 @@ __all__ = ["Registry", "controller", "language", "network", "stack", "task"]
 GROUP = "ndstack.plugins"
 VARIABLE = "NDSTACK_PLUGINS"
 _NAME = re.compile(r"[a-z][a-z0-9_]*(-[a-z][a-z0-9_]*)*")
-_SCRIPTS = ("__main__", "__mp_main__")
+_SCRIPT = "__main__"
 _Part = TypeVar("_Part", bound=Callable[..., object])
 _loaded: set[str] = set()
 
@@ -58,7 +59,7 @@ class Registry:
             if name in self._reserved or (known is not None and _origin(known) != _origin(part)):
                 raise NdstackError(f"there is a {self.kind} called {name!r} already; choose another name")
             self._parts[name] = part
-            _remember(part.__module__)
+            _remember(_origin(part)[0])
             return part
 
         return add
@@ -111,7 +112,7 @@ task = Registry("task")
 def load_plugins() -> None:
     """Import the modules that the variable or entry points name, each once in this process."""
     for name in filter(None, os.environ.get(VARIABLE, "").split(",")):
-        _load(name, lambda name=name: importlib.import_module(name))  # type: ignore[misc]
+        _load(name, functools.partial(importlib.import_module, name))
     if GROUP not in _loaded:
         _loaded.add(GROUP)
         for point in entry_points(group=GROUP):
@@ -134,12 +135,12 @@ def _load(name: str, load: Callable[[], object]) -> None:
 def _remember(module: str) -> None:
     """Let processes that are started from now on import the module."""
     names = [name for name in os.environ.get(VARIABLE, "").split(",") if name]
-    if module not in (*names, *_SCRIPTS):
+    if module not in (*names, _SCRIPT):
         os.environ[VARIABLE] = ",".join([*names, module])
     _loaded.add(module)
 
 
 def _origin(part: Callable[..., object]) -> tuple[str, str]:
-    """Where a part was written; a script is called otherwise in the processes that it starts."""
-    module = part.__module__
-    return "__main__" if module in _SCRIPTS else module, getattr(part, "__qualname__", "")
+    """The module and the name of a part. A script is called otherwise in the processes that it starts."""
+    module = part.__module__ or _SCRIPT  # None for functions that `exec` makes
+    return _SCRIPT if module == "__mp_main__" else module, getattr(part, "__qualname__", "")

@@ -290,6 +290,9 @@ def test_nice_lowers_the_priority_of_processes(small, tmp_path):
         (worker,) = engine._workers
         wanted = min(19, os.getpriority(os.PRIO_PROCESS, 0) + 3)
         assert os.getpriority(os.PRIO_PROCESS, worker.process.pid) == wanted
+        session = Path(f"/proc/{worker.process.pid}/autogroup")
+        if session.exists():  # Linux: what the priority of the process's session is
+            assert session.read_text().split()[-1] == str(wanted)
 
 
 FAITHFUL = """

@@ -147,7 +147,7 @@ def _stack(rng: random.Random, network: dict[str, Any] | None) -> tuple[Any, ...
         return _nondeterministic(rng, None)
     if network is not None and network.get("push_hidden"):
         size = network["hidden_size"]
-        kinds = (("Superposition", {"size": size, "depth": None, "synchronized": False}),
+        kinds = (("Superposition", {"sizes": size, "depth": None, "synchronized": False}),
                  ("Stratification", {"size": size}), _nondeterministic(rng, size))  # fmt: skip
         return rng.choice(kinds)
     kind = rng.random()
@@ -172,7 +172,7 @@ def _nondeterministic(rng: random.Random, size: int | None) -> tuple[Any, ...]:
 def _superposition(rng: random.Random) -> tuple[Any, ...]:
     sizes = tuple(rng.randint(1, 3) for _ in range(rng.randint(1, 3)))
     return ("Superposition", {
-        "size": sizes if rng.random() < 0.5 else sizes[0], "depth": rng.choice((None, None, 1, 3)),
+        "sizes": sizes if rng.random() < 0.5 else sizes[0], "depth": rng.choice((None, None, 1, 3)),
         "synchronized": rng.random() < 0.3,
     })  # fmt: skip
 

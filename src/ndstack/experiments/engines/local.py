@@ -28,6 +28,17 @@ PATIENCE = 20.0
 """Seconds that processes have to save their trials when a sweep is stopped."""
 
 
+def _lower_priority(pid: int, priority: int) -> None:
+    """Give a process, which leads a session of its own, a priority.
+
+    Linux shares the processors out among sessions first (sched_autogroup), by the priority of each session.
+    The priorities of processes count only within a session, so both are set.
+    """
+    os.setpriority(os.PRIO_PROCESS, pid, priority)
+    with contextlib.suppress(OSError):  # another system, or a kernel without sessions that share
+        Path(f"/proc/{pid}/autogroup").write_text(str(priority))
+
+
 class _Worker:
     """A process and the job it has."""
 
@@ -43,8 +54,7 @@ class _Worker:
                 start_new_session=True,
             )
         if nice:
-            priority = os.getpriority(os.PRIO_PROCESS, 0) + nice
-            os.setpriority(os.PRIO_PROCESS, self.process.pid, min(priority, LOWEST))
+            _lower_priority(self.process.pid, min(os.getpriority(os.PRIO_PROCESS, 0) + nice, LOWEST))
         self._listener = threading.Thread(target=self._listen, args=(replies,), daemon=True)
         self._listener.start()
 

@@ -114,7 +114,7 @@ def prepare_steps(
         x: [B, n, controller.input_size - reading_size].
         reading_size: of what is read at each step.
     """
-    layers: list[list[Tensor]] = controller.all_weights  # type: ignore[assignment]
+    layers: list[list[Tensor]] = [[*weights] for weights in controller.all_weights]
     if not has_cells(controller):
         return x.unbind(1), layers
     weights = [[by_x, by_hidden, biases[0] + biases[1]] for by_x, by_hidden, *biases in layers]

@@ -29,7 +29,8 @@ from ndstack.ops.nondeterministic.cpu.forward import (
 )
 from ndstack.ops.nondeterministic.cpu.reading import make_rows, read_gradient, show, show_back, write_vector
 from ndstack.ops.nondeterministic.cpu.scan_loops import past_of, split
-from ndstack.ops.runtime.exponentials import sigmoid_each
+from ndstack.ops.runtime.exponentials import exp_each, sigmoid_each
+from ndstack.ops.runtime.products import add_scaled, copy, fill
 from ndstack.ops.runtime.simd import entry, kernel
 
 
@@ -63,43 +64,57 @@ class Trace(NamedTuple):
 
 
 @kernel
-def normalize(shape, actions):
+def normalize(shape, actions, work):
     """Make the weights of all actions from one (state, symbol) sum to 1 (eq. 4.4)."""
     Q = shape.states
     K = Q * shape.symbols
-    push, replace, pop = split(shape, actions)
+    best, total, replace, pop = work.tops, work.sums, K * K, 2 * K * K
     for d in range(K):
-        best = max(push[d * K : d * K + K].max(), replace[d * K : d * K + K].max())
-        best = max(best, pop[d * Q : d * Q + Q].max())
-        total = 0.0
-        for b in range(K):
-            total += math.exp(push[d * K + b] - best) + math.exp(replace[d * K + b] - best)
-        for r in range(Q):
-            total += math.exp(pop[d * Q + r] - best)
-        norm = best + math.log(total)
-        push[d * K : d * K + K] -= norm
-        replace[d * K : d * K + K] -= norm
-        pop[d * Q : d * Q + Q] -= norm
+        best[d] = actions[d * K]
+        for b in range(d * K, d * K + K):
+            x = actions[b] if actions[b] > actions[replace + b] else actions[replace + b]
+            best[d] = x if x > best[d] else best[d]
+        for r in range(pop + d * Q, pop + d * Q + Q):
+            best[d] = actions[r] if actions[r] > best[d] else best[d]
+        for b in range(d * K, d * K + K):
+            work.shares[b] = actions[b] - best[d]
+            work.shares[replace + b] = actions[replace + b] - best[d]
+        for r in range(pop + d * Q, pop + d * Q + Q):
+            work.shares[r] = actions[r] - best[d]
+    exp_each(work.shares)
+    for d in range(K):
+        total[d] = 0.0
+        for b in range(d * K, d * K + K):
+            total[d] += work.shares[b] + work.shares[replace + b]
+        for r in range(pop + d * Q, pop + d * Q + Q):
+            total[d] += work.shares[r]
+        norm = best[d] + math.log(total[d])
+        for b in range(d * K, d * K + K):
+            actions[b] -= norm
+            actions[replace + b] -= norm
+        for r in range(pop + d * Q, pop + d * Q + Q):
+            actions[r] -= norm
 
 
 @kernel
-def normalize_back(shape, actions, grads):
+def normalize_back(shape, actions, grads, work):
     """Turn the derivatives by normalised log weights into those by the logits, in place."""
     Q = shape.states
     K = Q * shape.symbols
-    push, replace, pop = split(shape, actions)
-    dpush, dreplace, dpop = split(shape, grads)
+    replace, pop = K * K, 2 * K * K
+    copy(actions, work.shares)
+    exp_each(work.shares)
     for d in range(K):
         total = 0.0
         for b in range(d * K, d * K + K):
-            total += dpush[b] + dreplace[b]
-        for r in range(d * Q, d * Q + Q):
-            total += dpop[r]
+            total += grads[b] + grads[replace + b]
+        for r in range(pop + d * Q, pop + d * Q + Q):
+            total += grads[r]
         for b in range(d * K, d * K + K):
-            dpush[b] -= total * math.exp(push[b])
-            dreplace[b] -= total * math.exp(replace[b])
-        for r in range(d * Q, d * Q + Q):
-            dpop[r] -= total * math.exp(pop[r])
+            grads[b] -= total * work.shares[b]
+            grads[replace + b] -= total * work.shares[replace + b]
+        for r in range(pop + d * Q, pop + d * Q + Q):
+            grads[r] -= total * work.shares[r]
 
 
 @entry
@@ -111,56 +126,70 @@ def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state
         first: h_0 [B, H], c_0 [B, H] and r_0 [B, R].
         trace: to be written.
     """
-    steps, m = inputs.shape[1], trace.vectors.shape[2]
-    A = trace.actions.shape[2]
-    work = make_work(shape, start + steps + 1, past.chart)
-    rows = make_rows(shape, start + steps + 1, m, past.chart)
+    times = start + inputs.shape[1] + 1
+    work = make_work(shape, times, past.chart)
+    rows = make_rows(shape, times, trace.vectors.shape[2], past.chart)
     controls = np.zeros(net.control_bias.shape[0], inputs.dtype)
+    room = work, rows, controls
     for b in range(lo, hi):
-        own = past_of(past, b)
-        if start == 0:
-            begin(shape, own)
-        ok[b] = own.lost[0] < math.inf
-        before = first[0][b], first[1][b], first[2][b]
-        for j in range(start + 1 if ok[b] else 0):
-            write_vector(shape, rows, j, trace.vectors[b, j])
-        done = 0
-        for n in range(steps if ok[b] else 0):
-            t = start + n + 1
-            controller_step(
-                n, net, before, inputs[b], trace.gates[b], trace.cells[b], trace.hidden[b],
-                trace.readings[b], controls,
-            )  # fmt: skip
-            trace.actions[b, n] = controls[:A]
-            if normalized:
-                normalize(shape, trace.actions[b, n])
-            trace.vectors[b, t] = controls[A:]
-            sigmoid_each(trace.vectors[b, t])
-            done = n + 1
-            if has_invalid_weight(trace.actions[b, n]) or not_finite(trace.vectors[b, t]):
-                own.lost[0] = math.nan
-                break
-            write_vector(shape, rows, t, trace.vectors[b, t])
-            push, replace, pop = split(shape, trace.actions[b, n])
-            if not forward_step(shape, own, t, push, replace, pop, work, limit, False):
-                ok[b] = False
-                own.lost[0] = math.inf
-                break
-            show(shape, own, t, by_state, rows, work, trace.readings[b, n])
-        if math.isnan(own.lost[0]):
-            ok[b] = True
-            mark_invalid(trace, b, start, done)
+        ok[b] = _forward(shape, past, b, start, net, inputs, first, normalized, by_state, trace, limit, room)
+
+
+@kernel
+def _forward(shape, past, b, start, net, inputs, first, normalized, by_state, trace, limit, room):
+    work, rows, controls = room
+    A, own, strict = trace.actions.shape[2], past_of(past, b), start < 0  # never
+    if start == 0:
+        begin(shape, own, work)
+    fine = own.lost[0] < math.inf
+    before = first[0][b], first[1][b], first[2][b]
+    for j in range(start + 1 if fine else 0):
+        write_vector(shape, rows, j, trace.vectors[b, j])
+    done = 0
+    for n in range(inputs.shape[1] if fine else 0):
+        t = start + n + 1
+        controller_step(
+            n, net, before, inputs[b], trace.gates[b], trace.cells[b], trace.hidden[b],
+            trace.readings[b], controls,
+        )  # fmt: skip
+        actions, vector = trace.actions[b, n], trace.vectors[b, t]
+        copy(controls, actions)
+        if normalized:
+            normalize(shape, actions, work)
+        copy(controls[A:], vector)
+        sigmoid_each(vector)
+        done = n + 1
+        if has_invalid_weight(actions) or not_finite(vector):
+            own.lost[0] = math.nan
+            break
+        write_vector(shape, rows, t, vector)
+        push, replace, pop = split(shape, actions)
+        if not forward_step(shape, own, t, push, replace, pop, work, limit, strict):
+            own.lost[0] = math.inf
+            return False
+        show(shape, own, t, by_state, rows, work, trace.readings[b, n])
+    if math.isnan(own.lost[0]):
+        mark_invalid(trace, b, start, done)
+        return True
+    return fine
+
+
+@kernel
+def fill_rows(matrix, first, value):
+    """matrix[first:] = value."""
+    for j in range(first, matrix.shape[0]):
+        fill(matrix[j], 0, matrix.shape[1], value)
 
 
 @kernel
 def mark_invalid(trace, b, start, done):
     """What a run says of a sequence without a meaning after `done` steps, of which the last made it so."""
-    trace.readings[b, max(done - 1, 0) :] = math.nan
-    trace.gates[b, done:] = math.nan
-    trace.cells[b, done:] = math.nan
-    trace.hidden[b, done:] = math.nan
-    trace.actions[b, done:] = math.nan
-    trace.vectors[b, start + 1 + done :] = math.nan
+    fill_rows(trace.readings[b], done - 1 if done > 1 else 0, math.nan)
+    fill_rows(trace.gates[b], done, math.nan)
+    fill_rows(trace.cells[b], done, math.nan)
+    fill_rows(trace.hidden[b], done, math.nan)
+    fill_rows(trace.actions[b], done, math.nan)
+    fill_rows(trace.vectors[b], start + 1 + done, math.nan)
 
 
 @kernel
@@ -201,55 +230,78 @@ def backward(
         out: derivatives by the gates, the controls, h_0, c_0, r_0 and the vectors before the call,
             to be written; [B, n, 4H], [B, n, C], [B, H], [B, H], [B, R], [B, start + n + 1, m].
     """
-    ghiddens, greadings, glast, gactions, gvectors = given
-    ggates, gcontrols, ghidden0, gcell0, greading0, gall = out
-    steps, A, m = trace.gates.shape[1], trace.actions.shape[2], trace.vectors.shape[2]
-    K = shape.states * shape.symbols
-    work = make_work(shape, start + steps + 1, past.chart)
-    rows = make_rows(shape, start + steps + 1, m, past.chart)
-    galpha, no_attention = np.zeros(K), np.zeros((0, 0), past.chart.dtype)
-    layers = net.reading, net.hidden, net.control
+    times = start + trace.gates.shape[1] + 1
+    work = make_work(shape, times, past.chart)
+    rows = make_rows(shape, times, trace.vectors.shape[2], past.chart)
+    later = make_later(shape, start, times - 1, carried, past.chart)
+    galpha = np.zeros(shape.states * shape.symbols)
+    room = work, rows, later, galpha, np.zeros((0, 0), past.chart.dtype)
     for b in range(lo, hi):
-        own = past_of(past, b)
-        if own.lost[0] == math.inf:
+        if past.lost[b, 0] == math.inf:
             continue
-        if math.isnan(own.lost[0]) or has_nonfinite_gradient(given, adjoint, carried, b):
-            for part in (ggates, gcontrols, gall):
-                part[b] = math.nan
-            for part in (ghidden0, gcell0, greading0):
-                part[b] = math.nan
-            continue
-        back = Adjoint(adjoint.chart[b if carried else 0], adjoint.alpha[b if carried else 0])
-        if not carried:
-            back.chart[:] = 0
-            back.alpha[:] = 0
-        later = make_later(shape, start, start + steps, carried, past.chart)
-        ghidden, gcell, greading = ghidden0[b], gcell0[b], greading0[b]
-        ghidden[:] = 0
-        gcell[:] = glast[b]
-        greading[:] = 0
-        gall[b] = gvectors[b]
-        rows.grads[:] = 0
-        for j in range(start + steps + 1):
-            write_vector(shape, rows, j, trace.vectors[b, j])
-        for n in range(steps - 1, -1, -1):
-            t = start + n + 1
-            greading += greadings[b, n]
-            show_back(shape, own, back, t, by_state, rows, work, trace.readings[b, n], greading, galpha)
-            gcontrol = gcontrols[b, n]
-            push, replace, pop = split(shape, trace.actions[b, n])
-            written = split(shape, gcontrol[:A])
-            backward_step(shape, own, back, later, t, push, replace, pop, galpha, no_attention, written, work)
-            gcontrol[:A] += gactions[b, n]
-            if normalized:
-                normalize_back(shape, trace.actions[b, n], gcontrol[:A])
-            read_gradient(shape, rows, t, gall[b, t])
-            for c in range(m):
-                v = trace.vectors[b, t, c]
-                gcontrol[A + c] = gall[b, t, c] * v * (1 - v)
-            controller_step_backward(
-                n, layers, first[1][b], trace.gates[b], trace.cells[b], ghiddens[b],
-                gcontrols[b], ggates[b], (ghidden, gcell, greading),
-            )  # fmt: skip
-        for j in range(start + 1):
-            read_gradient(shape, rows, j, gall[b, j])
+        if math.isnan(past.lost[b, 0]) or has_nonfinite_gradient(given, adjoint, carried, b):
+            _lose_gradients(out, b)
+        else:
+            row = b if carried else 0
+            _clear_gradients(adjoint, carried, rows, given, out, b)
+            _backward(
+                shape, past, adjoint, row, b, start, net, first, normalized, by_state, trace, given, out, room
+            )
+
+
+@kernel
+def _lose_gradients(out, b):
+    """What the derivatives of a sequence without a meaning are."""
+    zero = b - b  # no literal, for which numba would compile again
+    for part in (out[0], out[1], out[5]):
+        fill_rows(part[b], zero, math.nan)
+    for part in (out[2], out[3], out[4]):
+        fill(part[b], zero, part.shape[1], math.nan)
+
+
+@kernel
+def _clear_gradients(adjoint, carried, rows, given, out, b):
+    """Before the last step of a sequence nothing is known but what is given."""
+    if not carried:
+        fill(adjoint.chart[0], 0, adjoint.chart.shape[1], 0)
+        fill(adjoint.alpha[0], 0, adjoint.alpha.shape[1], 0)
+    fill(out[2][b], 0, out[2].shape[1], 0)
+    copy(given[2][b], out[3][b])
+    fill(out[4][b], 0, out[4].shape[1], 0)
+    for j in range(given[4].shape[1]):
+        copy(given[4][b, j], out[5][b, j])
+    fill(rows.grads, 0, rows.grads.size, 0)
+
+
+@kernel
+def _backward(
+    shape, past, adjoint, row, b, start, net, first, normalized, by_state, trace, given, out, room
+):  # fmt: skip
+    work, rows, later, galpha, no_attention = room
+    ghiddens, greadings, _, gactions, _ = given
+    ggates, gcontrols, ghidden, gcell, greading, gall = out
+    A, m, one = trace.actions.shape[2], trace.vectors.shape[2], greadings.dtype.type(1)
+    own, back = past_of(past, b), Adjoint(adjoint.chart[row], adjoint.alpha[row])
+    layers = net.reading, net.hidden, net.control
+    passed = ghidden[b], gcell[b], greading[b]
+    for j in range(trace.vectors.shape[1]):
+        write_vector(shape, rows, j, trace.vectors[b, j])
+    for n in range(trace.gates.shape[1] - 1, -1, -1):
+        t, gcontrol, vector = start + n + 1, gcontrols[b, n], trace.vectors[b, start + n + 1]
+        add_scaled(one, greadings[b, n], passed[2])
+        show_back(shape, own, back, t, by_state, rows, work, trace.readings[b, n], passed[2], galpha)
+        push, replace, pop = split(shape, trace.actions[b, n])
+        written = split(shape, gcontrol[:A])
+        backward_step(shape, own, back, later, t, push, replace, pop, galpha, no_attention, written, work)
+        add_scaled(one, gactions[b, n], gcontrol[:A])
+        if normalized:
+            normalize_back(shape, trace.actions[b, n], gcontrol[:A], work)
+        read_gradient(shape, rows, t, gall[b, t])
+        for c in range(m):
+            gcontrol[A + c] = gall[b, t, c] * vector[c] * (1 - vector[c])
+        controller_step_backward(
+            n, layers, first[1][b], trace.gates[b], trace.cells[b], ghiddens[b],
+            gcontrols[b], ggates[b], passed,
+        )  # fmt: skip
+    for j in range(start + 1):
+        read_gradient(shape, rows, j, gall[b, j])

@@ -8,7 +8,7 @@ from ndstack.ops.runtime.compiling import internal
 from ndstack.ops.runtime.exponentials import sigmoid_each, tanh_each
 from ndstack.ops.runtime.products import add_dots, add_product, copy
 
-_compiled = internal(nogil=True, fastmath={"contract"})
+_compiled = internal(nogil=True, _nrt=False, fastmath={"contract"})
 
 
 @_compiled
@@ -87,7 +87,9 @@ def controller_step_backward(
     add_dots(control_weight, grad_controls[t], from_hidden)
     old_memory = memory[t - 1] if t > 0 else start_memory
     cell_backward(gates[t], old_memory, memory[t], from_hidden, from_memory, grad_gates[t])
-    from_hidden[:] = 0
-    from_reading[:] = 0
+    for k in range(from_hidden.size):
+        from_hidden[k] = 0
+    for k in range(from_reading.size):
+        from_reading[k] = 0
     add_dots(hidden_weight, grad_gates[t], from_hidden)
     add_dots(reading_weight, grad_gates[t], from_reading)

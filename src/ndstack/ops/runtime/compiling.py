@@ -59,6 +59,16 @@ def internal(**flags: Any) -> Callable[[Compiled], Compiled]:
     return decorate
 
 
+def loop(**flags: Any) -> Callable[[Compiled], Compiled]:
+    """The same for a loop that is worth all that a compiler can do; it makes no arrays."""
+
+    def compile_later(function: Compiled) -> Compiled:
+        function.__dict__["llvm_attribute"] = "noinline"
+        return internal(_nrt=False, **flags)(function)
+
+    return compile_later
+
+
 def sources(path: Path, folder: Path = HERE) -> list[Path]:
     """A source file of the package in this folder, and all that it imports from there."""
     found, unread = {path}, [path]

@@ -7,10 +7,11 @@ term left out is below 1e-17. The result is within 2 units in the last place.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
-from ndstack.ops.runtime.compiling import internal
+from ndstack.ops.runtime.compiling import internal, loop
 
 LOWEST, HIGHEST = -708.0, 709.0
 """Beyond these, `exp_each` gives 0 and infinity; between them, all numbers are normal ones."""
@@ -22,7 +23,13 @@ _LOG_2, _LOG_2_REST = 0.6931471803691238, 1.9082149292705877e-10
 _ROUND = 6755399441055744.0
 """1.5 * 2**52: added to a number, it leaves the nearest integer in the last bits."""
 
-_exactly = internal(nogil=True, boundscheck=False, error_model="numpy", fastmath={"contract"})
+_FLAGS: dict[str, Any] = {
+    "nogil": True,
+    "boundscheck": False,
+    "error_model": "numpy",
+    "fastmath": {"contract"},
+}
+_exactly, _loop = internal(_nrt=False, **_FLAGS), loop(**_FLAGS)
 # No "reassoc": adding and subtracting `_ROUND` must not cancel.
 
 
@@ -54,7 +61,7 @@ def _within(x, low, high):
     return x if x < high else high
 
 
-@_exactly
+@_loop
 def exp_each(values):
     """e^x for every x of a contiguous float64 array; 0 below LOWEST, infinity above HIGHEST."""
     for j in range(values.size):
@@ -66,7 +73,7 @@ def exp_each(values):
         values[j] = y if x == x else x
 
 
-@_exactly
+@_loop
 def sigmoid_each(values):
     """1 / (1 + e^-x) for every x of an array; 0 below -HIGHEST."""
     for j in range(values.size):
@@ -77,7 +84,7 @@ def sigmoid_each(values):
         values[j] = y if x == x else x
 
 
-@_exactly
+@_loop
 def tanh_each(values):
     """tanh(x) = (e^2x - 1) / (e^2x + 1) for every x of an array, small ones included."""
     for j in range(values.size):

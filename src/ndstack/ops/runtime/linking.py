@@ -5,6 +5,11 @@ numba optimises every compiled function together with all that it calls, and mak
 it does the same with the caller: in a tree of functions five levels deep, most code is optimised five times.
 Here a function that only compiled code calls (a part) is left as numba has written it. The function that
 Python calls (the whole) takes in all its parts, makes them its own, and is optimised once.
+
+Most of the time of LLVM would go into loops that do not matter, each of them unrolled, and copied for
+vectors and for arrays that overlap. So kernels (`kernel` of `simd`) are optimised for size, save the loops
+that all others live on (`loop` of `compiling`): these stay functions of their own and get all that LLVM
+can do.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ class _Part(codegen.JITCodeLibrary):
     """Code that is neither optimised nor made executable before it is part of a whole."""
 
     codegen = _Nowhere()
+    attribute = ""
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
@@ -56,8 +62,11 @@ class _Whole(codegen.JITCodeLibrary):
     def finalize(self) -> None:
         self._raise_if_finalized()
         self._codegen._check_llvm_bugs()
-        for name in _link(self._final_module, self._linking_libraries):
-            self._final_module.get_function(name).linkage = "internal"
+        for name, attribute in _link(self._final_module, self._linking_libraries).items():
+            function = self._final_module.get_function(name)
+            function.linkage = "internal"
+            if attribute:
+                function.add_function_attribute(attribute)
         for library in _tree(self._linking_libraries):
             self._reload_init.update(library._reload_init)
         passes, builder = self._codegen._module_pass_manager()
@@ -79,13 +88,18 @@ def _tree(libraries: list[Any]) -> list[Any]:
     return sorted(found, key=lambda library: not isinstance(library, _Part))
 
 
-def _link(module: Any, libraries: list[Any]) -> set[str]:
-    """Link these and all that their parts are made of into a module; the names of the parts' functions."""
-    names: set[str] = set()
+def _link(module: Any, libraries: list[Any]) -> dict[str, str]:
+    """Link these and all that their parts are made of into a module.
+
+    Returns:
+        The names of the parts' functions, each with an attribute for LLVM, or none.
+    """
+    names: dict[str, str] = {}
     for library in _tree(libraries):
         if isinstance(library, _Part):
             own = library._final_module
-            names.update(function.name for function in own.functions if not function.is_declaration)
+            defined = [function.name for function in own.functions if not function.is_declaration]
+            names.update(dict.fromkeys(defined, library.attribute))
         else:
             own = library._get_module_for_linking()
         module.link_in(own, preserve=True)
@@ -101,4 +115,5 @@ class Compiler(CompilerBase):
             kind = _Part if self.state.flags.no_cpython_wrapper else _Whole
             self.state.library = kind(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
             self.state.library.enable_object_caching()
+            self.state.library.attribute = getattr(self.state.func_id.func, "llvm_attribute", "")
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]

@@ -3,10 +3,11 @@
 
 import numpy as np
 
-from ndstack.ops.runtime.compiling import internal
+from ndstack.ops.runtime.compiling import internal, loop
 
-_compiled = internal(nogil=True, fastmath={"contract"})
-_summing = internal(nogil=True, fastmath={"reassoc", "contract", "nsz"})
+_compiled = loop(nogil=True, fastmath={"contract"})
+_making = internal(nogil=True, fastmath={"contract"})
+_summing = loop(nogil=True, fastmath={"reassoc", "contract", "nsz"})
 
 
 @_summing
@@ -23,6 +24,20 @@ def copy(values, result):
     """result = values, which may be longer. Compiled, `result[:] = values` takes six times as long."""
     for j in range(result.size):
         result[j] = values[j]
+
+
+@_compiled
+def fill(values, first, last, value):
+    """values[first : last] = value; LLVM makes one instruction of it, of a slice it does not."""
+    for j in range(first, last):
+        values[j] = value
+
+
+@_compiled
+def add_constant(value, values, first, last):
+    """values[first : last] += value."""
+    for j in range(first, last):
+        values[j] += value
 
 
 @_compiled
@@ -65,7 +80,7 @@ def add_dots(matrix, vector, result):
         result[k] += dot(vector, matrix[k])
 
 
-@_compiled
+@_making
 def layer(hidden, stride, weight, bias, controls):
     """controls = bias + weight hidden, for each row of a batch.
 
@@ -84,7 +99,7 @@ def layer(hidden, stride, weight, bias, controls):
         add_product(hidden[b * stride : b * stride + units], columns, row)
 
 
-@_compiled
+@_making
 def layer_backward(hidden, stride, weight, grad_controls, grad_hidden, grad_weight, grad_bias):
     """The adjoint of `layer`; the derivatives, flat too, are overwritten."""
     size, units = grad_bias.size, weight.size // grad_bias.size

@@ -16,7 +16,7 @@ from llvmlite.binding import get_host_cpu_features
 from numba import extending
 from numba.core import cgutils, types
 
-from ndstack.ops.runtime.compiling import compiler, internal
+from ndstack.ops.runtime.compiling import compiler, internal, loop
 
 struct_proxy: Any = cgutils.create_struct_proxy
 
@@ -38,13 +38,23 @@ def entry(function: Callable[..., Any]) -> Any:
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """The same for a function that only compiled code calls."""
+    """The same for a function that only compiled code calls, and that makes no arrays, only views of them.
+
+    It does not count who uses an array, which would take longer than many a small loop. So a function that
+    does count, an entry or a maker, must not get an array from it.
+    """
+    function.__dict__["llvm_attribute"] = "optsize"
+    return internal(_nrt=False, **_FLAGS)(function)
+
+
+def kernel_loop(function: Callable[..., Any]) -> Any:
+    """A kernel that is a loop worth all that a compiler can do (see `linking`)."""
+    return loop(**_FLAGS)(function)
+
+
+def maker(function: Callable[..., Any]) -> Any:
+    """The same for a function that makes arrays; not to be called by kernels."""
     return internal(**_FLAGS)(function)
-
-
-def inlined(function: Callable[..., Any]) -> Any:
-    """The same for a small function that costs less than its call."""
-    return internal(inline="always", **_FLAGS)(function)
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:

@@ -29,9 +29,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ndstack.ops.nondeterministic.cpu.blocks import combine, distribute, dots
-from ndstack.ops.nondeterministic.cpu.forward import find_kept, first_of, pop_weights
+from ndstack.ops.nondeterministic.cpu.forward import find_kept, first_of, lowest_of, pop_weights
 from ndstack.ops.runtime.exponentials import exp_each
-from ndstack.ops.runtime.simd import kernel, lanes
+from ndstack.ops.runtime.products import add_constant, copy, fill
+from ndstack.ops.runtime.simd import kernel, lanes, maker
 
 
 class Adjoint(NamedTuple):
@@ -50,7 +51,7 @@ class Later(NamedTuple):
     """What steps t+1 .. of the same call have computed, for `gather`.
 
     Attributes:
-        wreplace: [K, K], WR of step t + 1.
+        wreplace: [K * K], WR of step t + 1.
         wpop: [K * Q], CP of step t + 1.
         back: [Q * room], B of step t + 1, from k = first(t+1) on, 32 zeros before each row.
         used: E_b A[r; k, u, y] of all later steps, at used_at[k] + ((y (count_k) + (t - k - 2)) Q
@@ -73,11 +74,11 @@ class Later(NamedTuple):
 @kernel
 def _users(shape, k, end):
     """How many steps up to `end` can uncover a symbol pushed before or at time k: t from k + 2."""
-    last = min(end, k + shape.band - 1) if shape.band > 0 else end
-    return max(0, last - k - 1)
+    last = k + shape.band - 1 if shape.band > 0 and k + shape.band - 1 < end else end
+    return last - k - 1 if last > k + 1 else 0
 
 
-@kernel
+@maker
 def make_later(shape, begin, end, older, like):
     """A `Later` for a call of steps begin + 1 .. end."""
     Q, S = shape.states, shape.symbols
@@ -87,7 +88,7 @@ def make_later(shape, begin, end, older, like):
         used_at[k + 1] = used_at[k] + _users(shape, k, end) * S * Q * Q
     length = (shape.band if shape.band > 0 else end + 1) * K + 128
     return Later(
-        np.zeros((K, K)),
+        np.zeros(K * K),
         np.zeros(K * Q, like.dtype),
         np.zeros(Q * length, like.dtype),
         np.zeros(used_at[end + 1], like.dtype),
@@ -117,11 +118,12 @@ def gather(shape, adjoint, later, t, work):
         for b in range(K):
             work.off[b] = shape.start[t + 1] + b * shape.stride[t + 1] - shift
             for u in range(Q):
-                work.weights[b * Q + u] = later.wreplace[u * S + y, b]
+                work.weights[b * Q + u] = later.wreplace[(u * S + y) * K + b]
         combine(G, work.off, work.weights, Q, Q, work.counts, length, G, work.pos)
         for tile in range(tiles):
             far = ((tile + 1) * step - 1) // K - 1 if shape.band > 0 else users
-            work.counts[tile] = Q * max(0, min(users, far))
+            far = far if far < users else users
+            work.counts[tile] = Q * (far if far > 0 else 0)
         for j in range(users):
             place = shape.start[t + 2 + j] - (2 + j) * shift
             for r in range(Q):
@@ -146,7 +148,7 @@ def scatter(shape, adjoint, later, t, work, room):
     Q, S = shape.states, shape.symbols
     K = Q * S
     low = first_of(shape, t)
-    lowest, last = max(low + 1, 0), min(later.begin, t - 2)
+    lowest, last = lowest_of(shape, t), later.begin if later.begin < t - 2 else t - 2
     popped, weights, off, lengths = work.popped, work.weights, work.off, work.counts
     for y in range(S):
         c = 0
@@ -174,18 +176,15 @@ def spread_reading(shape, past, adjoint, t, grad_alpha, grad_attention, work):
     """
     K = shape.states * shape.symbols
     low = first_of(shape, t)
-    begin = max(low, -1)
+    begin = low if low > -1 else -1
     length = (t - begin) * K
     G, P, alpha = adjoint.chart, past.chart, adjoint.alpha
     for b in range(K):
         work.off[b] = shape.start[t] + b * shape.stride[t] + (begin - low) * K
         work.weights[b] = alpha[(t + 1) * K + b] + grad_alpha[b]
-        x = work.weights[b]
-        column = G[work.off[b] : work.off[b] + length]
-        for j in range(length):
-            column[j] += x
+        add_constant(work.weights[b], G, work.off[b], work.off[b] + length)
     work.pos[0] = (begin + 1) * K
-    work.counts[: length // (2 * lanes(P)) + 1] = K
+    fill(work.counts, 0, length // (2 * lanes(P)) + 1, K)
     combine(P, work.off, work.weights, 1, 1, work.counts, length, alpha, work.pos)
     if grad_attention.size == 0:
         return
@@ -212,13 +211,11 @@ def weights_again(shape, past, t, push, replace, pop, work):
         epop[b] = work.best_pop[b // S] - total[b] if alive and work.uncovered[b] > 0 else -math.inf
         work.tops[b] = total[b] if alive else math.inf
     for d in range(K):
-        kept = work.kept[d] > 0
+        row, up, held = d * K, before[d], before[d] if work.kept[d] > 0 else -math.inf
         for b in range(K):
-            wpush[d, b] = before[d] + push[d * K + b] - work.tops[b]
-            wreplace[d, b] = before[d] + replace[d * K + b] - work.tops[b] if kept else -math.inf
-    exp_each(epop)
-    exp_each(wpush.reshape(K * K))
-    exp_each(wreplace.reshape(K * K))
+            wpush[row + b] = up + push[row + b] - work.tops[b]
+            wreplace[row + b] = held + replace[row + b] - work.tops[b]
+    exp_each(work.joint)
     return room
 
 
@@ -232,7 +229,7 @@ def _against_previous(shape, past, t, Y, many, res, work):
     for g in range(groups):
         work.counts[g] = (t - 1 - low) * K
         for c in range(4):
-            work.off[4 * g + c] = place + min(4 * g + c, K - 1) * shape.stride[t - 1]
+            work.off[4 * g + c] = place + (4 * g + c if 4 * g + c < K else K - 1) * shape.stride[t - 1]
     dots(past.chart, work.off, work.counts, groups, Y, work.pos, many, work.products)
     for d in range(K):
         for r in range(many):
@@ -246,7 +243,8 @@ def note_uses(shape, later, t, work, room):
     K = Q * S
     low = first_of(shape, t)
     used, used_at, popped = later.used, later.used_at, work.popped
-    for k in range(max(low + 1, later.begin + 1), t - 1):
+    lowest = lowest_of(shape, t)
+    for k in range(lowest if lowest > later.begin else later.begin + 1, t - 1):
         users = _users(shape, k, later.end)
         for y in range(S):
             at = used_at[k] + (y * users + t - k - 2) * Q * Q
@@ -265,15 +263,16 @@ def uncovered(shape, past, adjoint, later, t, work):
     Q, S = shape.states, shape.symbols
     K = Q * S
     low = first_of(shape, t)
-    lowest = max(low + 1, 0)
+    lowest = lowest_of(shape, t)
     base = lowest - lowest % 4
     groups = (t - 1 - base + 3) // 4 if t - 1 > lowest else 0
     wide = later.back.shape[0] // Q
     back, products, off = later.back, work.products, work.off
     start, stride = shape.start, shape.stride
-    back[:] = 0
+    fill(back, 0, back.size, 0)
     for g in range(groups):
-        work.counts[g] = (min(base + 4 * g + 3, t - 2) - low) * K
+        last = base + 4 * g + 3
+        work.counts[g] = ((last if last < t - 2 else t - 2) - low) * K
     for y in range(S):
         for r in range(Q):
             work.pos[r] = start[t] + (r * S + y) * stride[t]
@@ -311,11 +310,10 @@ def backward_step(
         work.pos[b] = shape.start[t] + b * shape.stride[t]
         place = work.pos[b] + (t - 1 - first_of(shape, t)) * K
         for a in range(K):
-            dpush[a * K + b] = adjoint.chart[place + a] * work.wpush[a, b]
+            dpush[a * K + b] = adjoint.chart[place + a] * work.wpush[a * K + b]
     _against_previous(shape, past, t, adjoint.chart, K, dreplace, work)
-    for d in range(K):
-        for b in range(K):
-            dreplace[d * K + b] *= work.wreplace[d, b]
+    for j in range(K * K):
+        dreplace[j] *= work.wreplace[j]
     uncovered(shape, past, adjoint, later, t, work)
     note_uses(shape, later, t, work, room)
     for r in range(Q):
@@ -325,5 +323,5 @@ def backward_step(
         dpop[j] *= work.wpop[j]
     if later.older:
         scatter(shape, adjoint, later, t, work, room)
-    later.wreplace[:] = work.wreplace
-    later.wpop[:] = work.wpop
+    copy(work.wreplace, later.wreplace)
+    copy(work.wpop, later.wpop)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from ndstack.ops.runtime.simd import (
     fma,
     kernel,
+    kernel_loop,
     lanes,
     load,
     plus,
@@ -45,7 +46,7 @@ def combine(X, off, W, wide, many, counts, length, out, pos):
         _combine1(X, off, W, wide, three, counts, tiles, out, pos)
 
 
-@kernel
+@kernel_loop
 def _combine3(X, off, W, wide, r, counts, tiles, out, pos):
     width = lanes(X)
     for tile in range(tiles):
@@ -68,7 +69,7 @@ def _combine3(X, off, W, wide, r, counts, tiles, out, pos):
         store(out, p2 + width, b2)
 
 
-@kernel
+@kernel_loop
 def _combine2(X, off, W, wide, r, counts, tiles, out, pos):
     width = lanes(X)
     for tile in range(tiles):
@@ -98,7 +99,7 @@ def _combine2(X, off, W, wide, r, counts, tiles, out, pos):
         store(out, p1 + width, plus(b1, f1))
 
 
-@kernel
+@kernel_loop
 def _combine1(X, off, W, wide, r, counts, tiles, out, pos):
     width = lanes(X)
     for tile in range(tiles):
@@ -136,7 +137,7 @@ def dots(X, off, lengths, groups, Y, pos, many, res):
         _dots1(X, off, lengths, groups, Y, pos, three, many, res)
 
 
-@kernel
+@kernel_loop
 def _dots3(X, off, lengths, groups, Y, pos, r, many, res):
     p0, p1, p2 = pos[r], pos[r + 1], pos[r + 2]
     for g in range(groups):
@@ -158,7 +159,7 @@ def _dots3(X, off, lengths, groups, Y, pos, r, many, res):
         store_sums(res, i + 8, c0, c1, c2, c3)
 
 
-@kernel
+@kernel_loop
 def _dots2(X, off, lengths, groups, Y, pos, r, many, res):
     p0, p1 = pos[r], pos[r + 1]
     for g in range(groups):
@@ -179,7 +180,7 @@ def _dots2(X, off, lengths, groups, Y, pos, r, many, res):
         store_sums(res, i + 4, b0, b1, b2, b3)
 
 
-@kernel
+@kernel_loop
 def _dots1(X, off, lengths, groups, Y, pos, r, many, res):
     p0 = pos[r]
     for g in range(groups):
@@ -198,20 +199,16 @@ def distribute(X, pos, W, many, out, off, lengths, count):
 
     For c < count and j < lengths[c], rounded up to whole vectors.
     """
-    r = 0
-    while r < many:
-        if many - r >= 3:
-            _distribute3(X, pos, W, r, many, out, off, lengths, count)
-            r += 3
-        elif many - r == 2:
-            _distribute2(X, pos, W, r, many, out, off, lengths, count)
-            r += 2
-        else:
-            _distribute1(X, pos, W, r, many, out, off, lengths, count)
-            r += 1
+    three = by_three(many)
+    for r in range(0, three, 3):
+        _distribute3(X, pos, W, r, many, out, off, lengths, count)
+    for r in range(three, many - 1, 2):
+        _distribute2(X, pos, W, r, many, out, off, lengths, count)
+    if many - three == 1:
+        _distribute1(X, pos, W, three, many, out, off, lengths, count)
 
 
-@kernel
+@kernel_loop
 def _distribute3(X, pos, W, r, many, out, off, lengths, count):
     p0, p1, p2 = pos[r], pos[r + 1], pos[r + 2]
     for c in range(count):
@@ -222,7 +219,7 @@ def _distribute3(X, pos, W, r, many, out, off, lengths, count):
             store(out, o + j, fma(w2, load(X, p2 + j), a))
 
 
-@kernel
+@kernel_loop
 def _distribute2(X, pos, W, r, many, out, off, lengths, count):
     p0, p1 = pos[r], pos[r + 1]
     for c in range(count):
@@ -233,7 +230,7 @@ def _distribute2(X, pos, W, r, many, out, off, lengths, count):
             store(out, o + j, fma(w1, load(X, p1 + j), a))
 
 
-@kernel
+@kernel_loop
 def _distribute1(X, pos, W, r, many, out, off, lengths, count):
     p0 = pos[r]
     for c in range(count):

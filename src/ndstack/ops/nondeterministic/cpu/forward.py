@@ -28,9 +28,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ndstack.ops.nondeterministic.cpu.blocks import combine
-from ndstack.ops.nondeterministic.cpu.underflow import find_floors, log_sum, lost_mass, nothing_lost
+from ndstack.ops.nondeterministic.cpu.underflow import find_floors, largest, log_sum, lost_mass, nothing_lost
 from ndstack.ops.runtime.exponentials import exp_each
-from ndstack.ops.runtime.simd import inlined, kernel, lanes
+from ndstack.ops.runtime.products import fill
+from ndstack.ops.runtime.simd import kernel, lanes, maker
 
 
 class Shape(NamedTuple):
@@ -69,16 +70,22 @@ class Past(NamedTuple):
 class Work(NamedTuple):
     """Room for one step."""
 
-    wpush: np.ndarray  # [K, K]
-    wreplace: np.ndarray  # [K, K]
+    joint: np.ndarray  # [K * K + K * K + K], wpush, wreplace and epop, one after the other
+    wpush: np.ndarray  # [K * K]
+    wreplace: np.ndarray  # [K * K]
+    epop: np.ndarray  # [K]
     best_pop: np.ndarray  # [Q]
     wpop: np.ndarray  # [K * Q]
     exponents: np.ndarray  # [K * Q]
-    epop: np.ndarray  # [K]
     kept: np.ndarray  # [K]
     uncovered: np.ndarray  # [K]
     tops: np.ndarray  # [K]
+    sums: np.ndarray  # [K]
+    fresh: np.ndarray  # [K]
+    terms: np.ndarray  # [3 * K]
+    shares: np.ndarray  # [A], the weights of all actions
     popped: np.ndarray  # [Q * length], A
+    cell: np.ndarray  # one vector
     off: np.ndarray
     weights: np.ndarray
     counts: np.ndarray
@@ -86,16 +93,19 @@ class Work(NamedTuple):
     products: np.ndarray
 
 
-@kernel
+@maker
 def make_work(shape, times, like):
     """A `Work` for charts of the given number of times."""
     Q, S = shape.states, shape.symbols
     K = Q * S
     length = (shape.band if shape.band > 0 else times + 1) * K + 64
     streams = K + (times + 4) * Q
+    joint = np.zeros(K * (2 * K + 1))
     return Work(
-        np.zeros((K, K)),
-        np.zeros((K, K)),
+        joint,
+        joint[: K * K],
+        joint[K * K : 2 * K * K],
+        joint[2 * K * K :],
         np.zeros(Q),
         np.zeros(K * Q, like.dtype),
         np.zeros(K * Q),
@@ -103,19 +113,29 @@ def make_work(shape, times, like):
         np.zeros(K),
         np.zeros(K),
         np.zeros(K),
+        np.zeros(K),
+        np.zeros(3 * K),
+        np.zeros(K * (2 * K + Q)),
         np.zeros(Q * length, like.dtype),
+        np.zeros(lanes(like), like.dtype),
         np.zeros(streams, np.int64),
-        np.zeros(streams * max(Q, K), like.dtype),
-        np.zeros(max(length // 4 + 4, streams), np.int64),
+        np.zeros(streams * K, like.dtype),
+        np.zeros(length // 4 + 4 + streams, np.int64),
         np.zeros(K, np.int64),
         np.zeros(4 * (K + times // 4 + 4) * K, like.dtype),
     )
 
 
-@inlined
+@kernel
 def first_of(shape, t):
     """The i at which the columns of time t begin."""
     return t - shape.band if shape.band > 0 else -1
+
+
+@kernel
+def lowest_of(shape, t):
+    """The first k at which a symbol that step t pops can have been pushed."""
+    return t - shape.band + 1 if shape.band > 0 and t >= shape.band else 0
 
 
 @kernel
@@ -125,16 +145,15 @@ def find_kept(shape, past, t, work, room):
     K = Q * S
     low = first_of(shape, t)
     band = shape.band
-    popped, mass, uncovered = work.popped, past.mass, work.uncovered
-    sums = np.zeros(K)
+    popped, mass, uncovered, sums = work.popped, past.mass, work.uncovered, work.sums
     for d in range(K):
         if band > 0:
             work.kept[d] = mass[t - 1, 1, d]
         else:
             work.kept[d] = 1.0 if t > 1 or shape.fix else 0.0
-    lowest = max(low + 1, 0 if band > 0 or shape.fix else 1)
+    lowest = lowest_of(shape, t) if band > 0 or shape.fix else 1
     for r in range(Q):
-        sums[:] = 0.0
+        fill(sums, 0, K, 0.0)
         for k in range(lowest, t - 1):
             at = r * room + (k - low) * K
             if band > 0:
@@ -157,21 +176,23 @@ def pop_weights(shape, past, t, pop, work):
     for r in range(Q):
         best = -math.inf
         for d in range(K):
-            best = max(best, past.log_alpha[t - 1, d] + pop[d * Q + r])
+            x = past.log_alpha[t - 1, d] + pop[d * Q + r]
+            best = x if x > best else best
         work.best_pop[r] = best
         top = best if best > -math.inf else 0.0
         for d in range(K):
             work.exponents[d * Q + r] = past.log_alpha[t - 1, d] + pop[d * Q + r] - top
     exp_each(work.exponents)
-    work.wpop[:] = work.exponents
+    for j in range(K * Q):
+        work.wpop[j] = work.exponents[j]
     length = (t - 1 - low) * K
     room = work.popped.shape[0] // Q
     for d in range(K):
         work.off[d] = shape.start[t - 1] + d * shape.stride[t - 1] + (low - first_of(shape, t - 1)) * K
     for r in range(Q):
         work.pos[r] = r * room
-        work.popped[r * room : r * room + length + 32] = 0
-    work.counts[: length // (2 * lanes(past.chart)) + 1] = K
+        fill(work.popped, r * room, r * room + length + 32, 0)
+    fill(work.counts, 0, length // (2 * lanes(past.chart)) + 1, K)
     combine(past.chart, work.off, work.wpop, Q, Q, work.counts, length, work.popped, work.pos)
     return room
 
@@ -187,37 +208,38 @@ def totals(shape, past, t, push, replace, work):
         epop[b] = work.best_pop[b // shape.symbols] if mass > 0 else -math.inf
         best[b] = epop[b] + math.log(mass) if mass > 0 else -math.inf
     for d in range(K):
+        row, up, held = d * K, before[d], before[d] if share[d] > 0 else -math.inf
         for b in range(K):
-            wpush[d, b] = before[d] + push[d * K + b]
-            wreplace[d, b] = before[d] + replace[d * K + b] if share[d] > 0 else -math.inf
-            best[b] = max(best[b], max(wpush[d, b], wreplace[d, b]))
+            x, y = up + push[row + b], held + replace[row + b]
+            wpush[row + b], wreplace[row + b] = x, y
+            x = x if x > y else y
+            best[b] = x if x > best[b] else best[b]
     top = work.tops
     for b in range(K):
         top[b] = best[b] if best[b] > -math.inf else 0.0
         epop[b] -= top[b]
-    for d in range(K):
+    for d in range(0, K * K, K):
         for b in range(K):
-            wpush[d, b] -= top[b]
-            wreplace[d, b] -= top[b]
-    exp_each(epop)
-    exp_each(wpush.reshape(K * K))
-    exp_each(wreplace.reshape(K * K))
+            wpush[d + b] -= top[b]
+            wreplace[d + b] -= top[b]
+    exp_each(work.joint)
     total = top
     for b in range(K):
         total[b] = epop[b] * work.uncovered[b]
     for d in range(K):
         for b in range(K):
-            total[b] += wpush[d, b] + wreplace[d, b] * share[d]
+            total[b] += wpush[d * K + b] + wreplace[d * K + b] * share[d]
     for b in range(K):
         best[b] += math.log(total[b]) if best[b] > -math.inf else 0.0
         total[b] = 1 / total[b] if total[b] > 0 else 0.0
         epop[b] *= total[b]
-    for d in range(K):
+    for d in range(0, K * K, K):
         for b in range(K):
-            wpush[d, b] *= total[b]
-            wreplace[d, b] *= total[b]
-    norm = log_sum(best)
-    past.log_alpha[t] = best - (norm if norm > -math.inf else 0.0)
+            wpush[d + b] *= total[b]
+            wreplace[d + b] *= total[b]
+    norm = log_sum(best, K)
+    for b in range(K):
+        past.log_alpha[t, b] = best[b] - (norm if norm > -math.inf else 0.0)
     return norm
 
 
@@ -227,7 +249,7 @@ def uncovered_weights(shape, t, y, work, room):
     Q, S = shape.states, shape.symbols
     K = Q * S
     low = first_of(shape, t)
-    lowest = max(low + 1, 0)
+    lowest = lowest_of(shape, t)
     popped, weights, off = work.popped, work.weights, work.off
     start, stride = shape.start, shape.stride
     for u in range(Q):
@@ -251,7 +273,7 @@ def clear(shape, past, t):
     """Zeros for the columns of time t; with a window, where columns move, all begins with zeros."""
     if shape.band == 0:
         first, size = shape.start[t], shape.states * shape.symbols * shape.stride[t]
-        past.chart[first : first + size] = 0
+        fill(past.chart, first, first + size, 0)
 
 
 @kernel
@@ -261,18 +283,19 @@ def columns(shape, past, t, work, room):
     K = Q * S
     P = past.chart
     low = first_of(shape, t)
-    lowest = max(low + 1, 0)
+    lowest = lowest_of(shape, t)
     length = (t - 1 - low) * K
     clear(shape, past, t)
     step = 2 * lanes(P)
     for tile in range((length + step - 1) // step):
-        known = t - 1 - max(lowest, low + tile * step // K + 1)
-        work.counts[tile] = K + Q * max(known, 0)
+        own = low + tile * step // K + 1
+        known = t - 1 - (own if own > lowest else lowest)
+        work.counts[tile] = K + Q * (known if known > 0 else 0)
     for y in range(S):
         for d in range(K):
             work.off[d] = shape.start[t - 1] + d * shape.stride[t - 1] + (low - first_of(shape, t - 1)) * K
             for r in range(Q):
-                work.weights[d * Q + r] = work.wreplace[d, r * S + y]
+                work.weights[d * Q + r] = work.wreplace[d * K + r * S + y]
         uncovered_weights(shape, t, y, work, room)
         for r in range(Q):
             work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
@@ -280,7 +303,7 @@ def columns(shape, past, t, work, room):
     for b in range(K):
         place = shape.start[t] + b * shape.stride[t] + length
         for a in range(K):
-            P[place + a] = work.wpush[a, b]
+            P[place + a] = work.wpush[a * K + b]
 
 
 @kernel
@@ -309,21 +332,19 @@ def forward_step(shape, past, t, push, replace, pop, work, limit, strict):
     room = pop_weights(shape, past, t, pop, work)
     find_kept(shape, past, t, work, room)
     norm = totals(shape, past, t, push, replace, work)
-    if not (norm < math.inf and work.epop.max() < math.inf):
+    if not (norm < math.inf and largest(work.epop, K) < math.inf):
         return False
     columns(shape, past, t, work, room)
     if shape.band > 0:
         masses(shape, past, t)
-    floor = past.lost[K]
-    find_floors(shape, past, t)
-    past.lost[K] = min(floor, past.floor[t].min())
-    if past.lost[:K].max() == -math.inf and nothing_lost(
+    floor, own = past.lost[K], find_floors(shape, past, t, work.cell)
+    past.lost[K] = own if own < floor else floor
+    if largest(past.lost, K) == -math.inf and nothing_lost(
         shape, past, t, push, replace, pop, work, room, floor
     ):
         return True
-    return lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit, strict) and np.isfinite(
-        work.wreplace.max()
-    )
+    fine = lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit, strict)
+    return fine and largest(work.wreplace, K * K) < math.inf
 
 
 @kernel
@@ -345,30 +366,15 @@ def not_finite(values):
 
 
 @kernel
-def begin(shape, past):
+def begin(shape, past, work):
     """The chart at time 0."""
-    K = shape.states * shape.symbols
-    past.log_alpha[0] = -math.inf
-    past.log_alpha[0, 0] = 0.0
-    past.lost[:K] = -math.inf
-    clear(shape, past, 0)
-    if shape.fix:
-        past.chart[shape.start[0] + (-1 - first_of(shape, 0)) * K] = 1
-    if shape.band > 0:
-        masses(shape, past, 0)
-    find_floors(shape, past, 0)
-    past.lost[K] = past.floor[0].min()
-
-
-@kernel
-def attend(shape, past, t, out):
-    """out[b, i + 1] = sum_a P_t[i, a | b], for the i that the chart holds."""
-    K = shape.states * shape.symbols
-    low = first_of(shape, t)
+    K, zero = shape.states * shape.symbols, np.int64(0)
     for b in range(K):
-        for i in range(max(low, -1), t):
-            place = shape.start[t] + b * shape.stride[t] + (i - low) * K
-            total = 0.0
-            for a in range(K):
-                total += past.chart[place + a]
-            out[b, i + 1] = total
+        past.log_alpha[0, b] = -math.inf if b > 0 else 0.0
+        past.lost[b] = -math.inf
+    clear(shape, past, zero)
+    if shape.fix:
+        past.chart[shape.start[0] + (-1 - first_of(shape, zero)) * K] = 1
+    if shape.band > 0:
+        masses(shape, past, zero)
+    past.lost[K] = find_floors(shape, past, zero, work.cell)

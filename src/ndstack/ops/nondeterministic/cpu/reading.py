@@ -24,7 +24,8 @@ import numpy as np
 
 from ndstack.ops.nondeterministic.cpu.blocks import combine, dots
 from ndstack.ops.nondeterministic.cpu.forward import first_of
-from ndstack.ops.runtime.simd import kernel, lanes
+from ndstack.ops.runtime.products import fill
+from ndstack.ops.runtime.simd import kernel, lanes, maker
 
 
 class Rows(NamedTuple):
@@ -50,6 +51,27 @@ class Rows(NamedTuple):
 
 
 @kernel
+def probabilities(past, t, out):
+    """p_t[b], the distribution over configuration types at time t."""
+    for b in range(out.size):
+        out[b] = math.exp(past.log_alpha[t, b])
+
+
+@kernel
+def attend(shape, past, t, out):
+    """out[b, i + 1] = sum_a P_t[i, a | b], for the i that the chart holds."""
+    K = shape.states * shape.symbols
+    low = first_of(shape, t)
+    for b in range(K):
+        for i in range(low if low > -1 else -1, t):
+            place = shape.start[t] + b * shape.stride[t] + (i - low) * K
+            total = 0.0
+            for a in range(K):
+                total += past.chart[place + a]
+            out[b, i + 1] = total
+
+
+@maker
 def make_rows(shape, times, m, like):
     """`Rows` for vectors of size m; for m = 0, empty ones."""
     K = shape.states * shape.symbols
@@ -72,7 +94,7 @@ def write_vector(shape, rows, j, vector):
     K = shape.states * shape.symbols
     for c in range(vector.size):
         place = c * rows.size + j * K
-        rows.vectors[place : place + K] = vector[c]
+        fill(rows.vectors, place, place + K, vector[c])
 
 
 @kernel
@@ -80,9 +102,9 @@ def _align(shape, t, rows, work):
     """Where columns of time t and rows begin, from i = first(t), but not before -1; and how long they are."""
     K = shape.states * shape.symbols
     low = first_of(shape, t)
-    begin = max(low, -1)
+    begin = low if low > -1 else -1
     for d in range(4 * ((K + 3) // 4)):
-        work.off[d] = shape.start[t] + min(d, K - 1) * shape.stride[t] + (begin - low) * K
+        work.off[d] = shape.start[t] + (d if d < K else K - 1) * shape.stride[t] + (begin - low) * K
     for c in range(rows.at.size):
         rows.at[c] = c * rows.size + (begin + 1) * K
     return (t - begin) * K
@@ -93,10 +115,10 @@ def show(shape, past, t, by_state, rows, work, out):
     """The reading of time t."""
     S = shape.symbols
     K, m = shape.states * S, rows.at.size
-    out[:] = 0
+    fill(out, 0, out.size, 0)
     if m > 0:
         groups, length = (K + 3) // 4, _align(shape, t, rows, work)
-        work.counts[:groups] = length
+        fill(work.counts, 0, groups, length)
         dots(past.chart, work.off, work.counts, groups, rows.vectors, rows.at, m, rows.products)
     for b in range(K):
         p = math.exp(past.log_alpha[t, b])
@@ -135,11 +157,11 @@ def _add_gradients(shape, past, adjoint, t, rows, work):
     length = _align(shape, t, rows, work)
     tile = 2 * lanes(past.chart)
     tiles = (length + tile - 1) // tile
-    work.counts[:tiles] = m
+    fill(work.counts, 0, tiles, m)
     combine(rows.vectors, rows.at, rows.turned, K, K, work.counts, length, adjoint.chart, work.off)
     for c in range(m):
-        rows.uses[rows.at[c] : rows.at[c] + tiles * tile] = 0
-    work.counts[:tiles] = K
+        fill(rows.uses, rows.at[c], rows.at[c] + tiles * tile, 0)
+    fill(work.counts, 0, tiles, K)
     combine(past.chart, work.off, rows.weights, m, m, work.counts, length, rows.uses, rows.at)
     ends = adjoint.alpha[rows.at[0] : rows.at[0] + length]
     for c in range(m):

@@ -8,7 +8,14 @@ import math
 import numpy as np
 
 from ndstack.ops.nondeterministic.cpu.backward import Adjoint, backward_step, gather, make_later
-from ndstack.ops.nondeterministic.cpu.forward import Past, attend, begin, forward_step, make_work
+from ndstack.ops.nondeterministic.cpu.forward import (
+    Past,
+    begin,
+    forward_step,
+    make_work,
+)
+from ndstack.ops.nondeterministic.cpu.reading import attend, probabilities
+from ndstack.ops.runtime.products import fill
 from ndstack.ops.runtime.simd import entry, kernel
 
 
@@ -44,23 +51,27 @@ def forward(shape, past, lo, hi, start, actions, reading, attention, ok, limit, 
             before; to be written.
         strict: whether that is to hold for every configuration type on its own.
     """
-    steps = actions.shape[1]
-    work = make_work(shape, start + steps + 1, past.chart)
+    work = make_work(shape, start + actions.shape[1] + 1, past.chart)
     for b in range(lo, hi):
-        own = past_of(past, b)
-        if start == 0:
-            begin(shape, own)
-        ok[b] = own.lost[0] < math.inf
-        for n in range(steps if ok[b] else 0):
-            t = start + n + 1
-            push, replace, pop = split(shape, actions[b, n])
-            if not forward_step(shape, own, t, push, replace, pop, work, limit, strict):
-                ok[b] = False
-                own.lost[0] = math.inf
-                break
-            reading[b, n] = np.exp(own.log_alpha[t])
-            if attention.size > 0:
-                attend(shape, own, t, attention[b, n])
+        ok[b] = _forward(shape, past, b, start, actions, reading, attention, work, limit, strict)
+
+
+@kernel
+def _forward(shape, past, b, start, actions, reading, attention, work, limit, strict):
+    own = past_of(past, b)
+    if start == 0:
+        begin(shape, own, work)
+    fine = own.lost[0] < math.inf
+    for n in range(actions.shape[1] if fine else 0):
+        t = start + n + 1
+        push, replace, pop = split(shape, actions[b, n])
+        if not forward_step(shape, own, t, push, replace, pop, work, limit, strict):
+            own.lost[0] = math.inf
+            return False
+        probabilities(own, t, reading[b, n])
+        if attention.size > 0:
+            attend(shape, own, t, attention[b, n])
+    return fine
 
 
 @kernel
@@ -106,29 +117,34 @@ def backward(
         grads: [B, n, A], to be written.
         ok: [B], the other sequences are passed over.
     """
+    end = start + actions.shape[1]
+    work = make_work(shape, end + 1, past.chart)
+    later = make_later(shape, start, end, carried, past.chart)
+    grad_alpha = np.zeros(shape.states * shape.symbols)
+    none = np.zeros((0, 0), past.chart.dtype)
+    for b in range(lo, hi):
+        if ok[b]:
+            room = later, work, grad_alpha, none
+            _backward(shape, past, adjoint, carried, b, start, actions, outputs, grad_outputs, grads, room)
+
+
+@kernel
+def _backward(shape, past, adjoint, carried, b, start, actions, outputs, grad_outputs, grads, room):
+    later, work, grad_alpha, none = room
     reading, attention = outputs
     greading, gattention = grad_outputs
-    steps = actions.shape[1]
-    work = make_work(shape, start + steps + 1, past.chart)
-    grad_alpha = np.zeros(reading.shape[2])
-    none = np.zeros((0, 0), attention.dtype)
-    for b in range(lo, hi):
-        if not ok[b]:
-            continue
-        row = b if carried else 0
-        own = past_of(past, b)
-        back = Adjoint(adjoint.chart[row], adjoint.alpha[row])
-        if not carried:
-            back.chart[:] = 0
-            back.alpha[:] = 0
-        later = make_later(shape, start, start + steps, carried, past.chart)
-        for n in range(steps - 1, -1, -1):
-            t = start + n + 1
-            att = attention[b, n] if gattention.size > 0 else none
-            gatt = gattention[b, n] if gattention.size > 0 else none
-            reading_gradient(reading[b, n], greading[b, n], att, gatt, grad_alpha)
-            push, replace, pop = split(shape, actions[b, n])
-            written = split(shape, grads[b, n])
-            backward_step(shape, own, back, later, t, push, replace, pop, grad_alpha, gatt, written, work)
-        if carried:
-            gather(shape, back, later, start, work)
+    row = b if carried else 0
+    own, back = past_of(past, b), Adjoint(adjoint.chart[row], adjoint.alpha[row])
+    if not carried:
+        fill(back.chart, 0, back.chart.size, 0)
+        fill(back.alpha, 0, back.alpha.size, 0)
+    for n in range(actions.shape[1] - 1, -1, -1):
+        t = start + n + 1
+        att = attention[b, n] if gattention.size > 0 else none
+        gatt = gattention[b, n] if gattention.size > 0 else none
+        reading_gradient(reading[b, n], greading[b, n], att, gatt, grad_alpha)
+        push, replace, pop = split(shape, actions[b, n])
+        written = split(shape, grads[b, n])
+        backward_step(shape, own, back, later, t, push, replace, pop, grad_alpha, gatt, written, work)
+    if carried:
+        gather(shape, back, later, start, work)

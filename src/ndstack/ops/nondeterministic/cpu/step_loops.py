@@ -4,6 +4,9 @@
 A step is short, and turning tensors into arrays would take as long as the step itself. So a chart
 is described once, by a `ChartTable`, and every step gets the address of the table. The backward pass has
 another one, an `AdjointTable` of what later steps have left for earlier ones.
+
+Arrays made of addresses belong to nobody, so counting their users costs nothing, and numba insists on it: all
+functions here are makers.
 """
 
 from __future__ import annotations
@@ -16,40 +19,41 @@ from ndstack.ops.nondeterministic.cpu.backward import Adjoint, Later, backward_s
 from ndstack.ops.nondeterministic.cpu.forward import (
     Past,
     Shape,
-    attend,
     begin,
     forward_step,
     has_invalid_weight,
     make_work,
     not_finite,
 )
+from ndstack.ops.nondeterministic.cpu.reading import attend, probabilities
 from ndstack.ops.nondeterministic.cpu.scan_loops import reading_gradient, split
 from ndstack.ops.nondeterministic.cpu.tables import ADJOINT, CHART, INVALID, TRUSTED, UNTRUSTED
 from ndstack.ops.runtime.pointers import numbers
-from ndstack.ops.runtime.simd import entry, inlined, kernel
+from ndstack.ops.runtime.products import fill
+from ndstack.ops.runtime.simd import entry, maker
 
 INTEGER, DOUBLE = np.int64(0), np.float64(0)
 
 
-@inlined
+@maker
 def width_of(kind):
     """How many bytes a number takes."""
     return numbers(0, 0, kind).itemsize
 
 
-@inlined
+@maker
 def chart_table(at):
     """The `ChartTable` at an address."""
     return numbers(at, len(CHART), INTEGER)
 
 
-@inlined
+@maker
 def adjoint_table(at):
     """The `AdjointTable` at an address."""
     return numbers(at, len(ADJOINT), INTEGER)
 
 
-@kernel
+@maker
 def shape_at(at):
     """The `Shape` of the charts of a table."""
     table = chart_table(at)
@@ -64,7 +68,7 @@ def shape_at(at):
     )
 
 
-@kernel
+@maker
 def past_at(at, lost_at, b, kind):
     """The `Past` of one sequence of a batch."""
     table = chart_table(at)
@@ -83,7 +87,7 @@ def past_at(at, lost_at, b, kind):
     )
 
 
-@kernel
+@maker
 def adjoint_at(at, b, size, kind):
     """The `Adjoint` of one sequence of a batch."""
     table, wide = adjoint_table(at), width_of(kind)
@@ -94,7 +98,7 @@ def adjoint_at(at, b, size, kind):
     )
 
 
-@kernel
+@maker
 def later_at(at, b, shape, kind):
     """The `Later` of one sequence of a batch."""
     table, wide = adjoint_table(at), width_of(kind)
@@ -102,7 +106,7 @@ def later_at(at, b, shape, kind):
     K = Q * shape.symbols
     back, used = table[ADJOINT.back_size], table[ADJOINT.used_size]
     return Later(
-        numbers(table[ADJOINT.wreplace] + 8 * b * K * K, K * K, DOUBLE).reshape((K, K)),
+        numbers(table[ADJOINT.wreplace] + 8 * b * K * K, K * K, DOUBLE),
         numbers(table[ADJOINT.wpop] + b * K * Q * wide, K * Q, kind),
         numbers(table[ADJOINT.back] + b * back * wide, back, kind),
         numbers(table[ADJOINT.used] + b * used * wide, used, kind),
@@ -129,41 +133,52 @@ def forward(kind, at, lost_at, lo, hi, start, steps, actions_at, reading_at, att
         Whether none of these sequences is `UNTRUSTED`.
     """
     shape = shape_at(at)
-    Q, K = shape.states, shape.states * shape.symbols
-    A, width = 2 * K * K + K * Q, start + steps + 1
-    work = make_work(shape, width, numbers(reading_at, 1, kind))
-    ok = numbers(ok_at, hi, np.uint8(0))
+    work = make_work(shape, start + steps + 1, numbers(reading_at, 1, kind))
+    ok, trusted = numbers(ok_at, hi, np.uint8(0)), True
     for b in range(lo, hi):
-        own = past_at(at, lost_at, b, kind)
-        if start == 0:
-            begin(shape, own)
-        actions = numbers(actions_at + b * steps * A * width_of(kind), steps * A, kind)
-        reading = numbers(reading_at + b * steps * K * width_of(kind), steps * K, kind)
-        reading[:] = 0
-        done = 0
-        for n in range(steps if own.lost[0] < math.inf else 0):
-            t = start + n + 1
-            given = actions[n * A : n * A + A]
-            if has_invalid_weight(given):
-                own.lost[0] = math.nan
-                break
-            push, replace, pop = split(shape, given)
-            if not forward_step(shape, own, t, push, replace, pop, work, limit, False):
-                own.lost[0] = math.inf
-                break
-            reading[n * K : n * K + K] = np.exp(own.log_alpha[t])
-            if attention_at != 0:
-                place = attention_at + (b * steps + n) * K * width * width_of(kind)
-                attend(shape, own, t, numbers(place, K * width, kind).reshape((K, width)))
-            done = n + 1
-        ok[b] = TRUSTED if own.lost[0] < math.inf else UNTRUSTED
-        if math.isnan(own.lost[0]):
-            ok[b] = INVALID
-            reading[done * K :] = math.nan
-            if attention_at != 0:
-                place = attention_at + (b * steps + done) * K * width * width_of(kind)
-                numbers(place, (steps - done) * K * width, kind)[:] = math.nan
-    return ok[lo:hi].all()
+        ok[b] = _forward(
+            kind, at, lost_at, b, start, steps, actions_at, reading_at, attention_at, limit, shape, work
+        )
+        trusted &= ok[b] != UNTRUSTED
+    return trusted
+
+
+@maker
+def _forward(
+    kind, at, lost_at, b, start, steps, actions_at, reading_at, attention_at, limit, shape, work
+):  # fmt: skip
+    Q, K = shape.states, shape.states * shape.symbols
+    A, width, strict = 2 * K * K + K * Q, start + steps + 1, start < 0  # never
+    own = past_at(at, lost_at, b, kind)
+    if start == 0:
+        begin(shape, own, work)
+    actions = numbers(actions_at + b * steps * A * width_of(kind), steps * A, kind)
+    reading = numbers(reading_at + b * steps * K * width_of(kind), steps * K, kind)
+    fill(reading, 0, reading.size, 0)
+    done = 0
+    for n in range(steps if own.lost[0] < math.inf else 0):
+        t = start + n + 1
+        given = actions[n * A : n * A + A]
+        if has_invalid_weight(given):
+            own.lost[0] = math.nan
+            break
+        push, replace, pop = split(shape, given)
+        if not forward_step(shape, own, t, push, replace, pop, work, limit, strict):
+            own.lost[0] = math.inf
+            break
+        probabilities(own, t, reading[n * K : n * K + K])
+        if attention_at != 0:
+            place = attention_at + (b * steps + n) * K * width * width_of(kind)
+            attend(shape, own, t, numbers(place, K * width, kind).reshape((K, width)))
+        done = n + 1
+    if math.isnan(own.lost[0]):
+        fill(reading, done * K, reading.size, math.nan)
+        if attention_at != 0:
+            size = steps * K * width
+            rest = numbers(attention_at + b * size * width_of(kind), size, kind)
+            fill(rest, done * K * width, size, math.nan)
+        return INVALID
+    return TRUSTED if own.lost[0] < math.inf else UNTRUSTED
 
 
 @entry
@@ -179,47 +194,60 @@ def backward(
         grad_reading_at, grad_attention_at: like the outputs; or 0.
         grads_at: like the actions, to be written.
     """
-    shape = shape_at(at)
-    Q, K = shape.states, shape.states * shape.symbols
-    A, width = 2 * K * K + K * Q, start + steps + 1
-    size, table = chart_table(at)[CHART.size], adjoint_table(adjoint)
+    shape, table = shape_at(at), adjoint_table(adjoint)
     work = make_work(shape, table[ADJOINT.end] + 1, numbers(reading_at, 1, kind))
-    ok = numbers(ok_at, hi, np.uint8(0))
-    grad_alpha, none = np.zeros(K), np.zeros((0, 0), work.wpop.dtype)
-    no_reading = np.zeros(K, work.wpop.dtype)
-    invalid = numbers(table[ADJOINT.invalid], hi, np.uint8(0))
+    ok, invalid = numbers(ok_at, hi, np.uint8(0)), numbers(table[ADJOINT.invalid], hi, np.uint8(0))
+    K = shape.states * shape.symbols
+    room = work, np.zeros(K), np.zeros((0, 0), work.wpop.dtype), np.zeros(K, work.wpop.dtype)
+    given = reading_at, attention_at, grad_reading_at, grad_attention_at
     for b in range(lo, hi):
-        grads = numbers(grads_at + b * steps * A * width_of(kind), steps * A, kind)
-        grads[:] = 0
+        size = steps * K * (2 * K + shape.states)
+        grads = numbers(grads_at + b * size * width_of(kind), size, kind)
         if ok[b] == UNTRUSTED:
+            fill(grads, 0, size, 0)
             continue
-        place, bad = b * steps * K * width_of(kind), ok[b] == INVALID
-        if not bad and grad_reading_at != 0:
-            bad = not_finite(numbers(grad_reading_at + place, steps * K, kind))
-        if not bad and grad_attention_at != 0:
-            bad = not_finite(numbers(grad_attention_at + place * width, steps * K * width, kind))
-        if bad:
+        if ok[b] == INVALID or _out_of_bounds(kind, b, start, steps, K, grad_reading_at, grad_attention_at):
             invalid[b] = 1
         if invalid[b]:
-            grads[:] = math.nan
-            continue
-        own = past_at(at, at, b, kind)  # the mass lost is of no interest here
-        back = adjoint_at(adjoint, b, size, kind)
-        later = later_at(adjoint, b, shape, kind)
-        for n in range(steps - 1, -1, -1):
-            place = (b * steps + n) * width_of(kind)
-            shown = numbers(reading_at + place * K, K, kind)
-            given, att, gatt = no_reading, none, none
-            if grad_reading_at != 0:
-                given = numbers(grad_reading_at + place * K, K, kind)
-            if grad_attention_at != 0:
-                att = numbers(attention_at + place * K * width, K * width, kind).reshape((K, width))
-                gatt = numbers(grad_attention_at + place * K * width, K * width, kind).reshape((K, width))
-            reading_gradient(shown, given, att, gatt, grad_alpha)
-            push, replace, pop = split(shape, numbers(actions_at + place * A, A, kind))
-            written = split(shape, numbers(grads_at + place * A, A, kind))
-            t = start + n + 1
-            backward_step(shape, own, back, later, t, push, replace, pop, grad_alpha, gatt, written, work)
+            fill(grads, 0, size, math.nan)
+        else:
+            _backward(kind, at, adjoint, b, start, steps, actions_at, given, grads_at, shape, room)
+
+
+@maker
+def _out_of_bounds(kind, b, start, steps, K, grad_reading_at, grad_attention_at):
+    """Whether a derivative that is given for a sequence is not finite."""
+    place, width, found = b * steps * K * width_of(kind), start + steps + 1, False
+    if grad_reading_at != 0:
+        found |= not_finite(numbers(grad_reading_at + place, steps * K, kind))
+    if grad_attention_at != 0:
+        found |= not_finite(numbers(grad_attention_at + place * width, steps * K * width, kind))
+    return found
+
+
+@maker
+def _backward(kind, at, adjoint, b, start, steps, actions_at, outputs, grads_at, shape, room):
+    work, grad_alpha, none, no_reading = room
+    reading_at, attention_at, grad_reading_at, grad_attention_at = outputs
+    Q, K = shape.states, shape.states * shape.symbols
+    A, width = 2 * K * K + K * Q, start + steps + 1
+    own = past_at(at, at, b, kind)  # the mass lost is of no interest here
+    back = adjoint_at(adjoint, b, chart_table(at)[CHART.size], kind)
+    later = later_at(adjoint, b, shape, kind)
+    for n in range(steps - 1, -1, -1):
+        place = (b * steps + n) * width_of(kind)
+        shown = numbers(reading_at + place * K, K, kind)
+        given, att, gatt = no_reading, none, none
+        if grad_reading_at != 0:
+            given = numbers(grad_reading_at + place * K, K, kind)
+        if grad_attention_at != 0:
+            att = numbers(attention_at + place * K * width, K * width, kind).reshape((K, width))
+            gatt = numbers(grad_attention_at + place * K * width, K * width, kind).reshape((K, width))
+        reading_gradient(shown, given, att, gatt, grad_alpha)
+        push, replace, pop = split(shape, numbers(actions_at + place * A, A, kind))
+        written = split(shape, numbers(grads_at + place * A, A, kind))
+        t = start + n + 1
+        backward_step(shape, own, back, later, t, push, replace, pop, grad_alpha, gatt, written, work)
 
 
 @entry

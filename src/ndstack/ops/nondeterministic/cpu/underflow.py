@@ -20,29 +20,54 @@ import math
 import numpy as np
 
 from ndstack.ops.nondeterministic.limits import MARGIN
-from ndstack.ops.runtime.simd import kernel, lanes, least_positive, load, store
+from ndstack.ops.runtime.simd import kernel, kernel_loop, lanes, least_positive, load, store
+
+FLOAT32_TINY, FLOAT64_TINY = float(np.finfo(np.float32).tiny), float(np.finfo(np.float64).tiny)
+"""The smallest normal numbers."""
 
 
-@kernel
+@kernel_loop
 def _smallest(X, place, length, cell):
     """The smallest positive number among X[place : place + length], which ends in zeros."""
-    cell[:] = math.inf
+    for j in range(cell.size):
+        cell[j] = math.inf
     least = load(cell, 0)
     for j in range(0, length, lanes(X)):
         least = least_positive(least, load(X, place + j))
     store(cell, 0, least)
-    return cell.min()
+    best = float(cell[0])
+    for j in range(1, cell.size):
+        best = cell[j] if cell[j] < best else best
+    return best
 
 
 @kernel
-def find_floors(shape, past, t):
-    """The smallest positive number of each column of time t; infinity if there is none."""
+def _tiny(X):
+    """The smallest number that counts as safe from underflow, for the dtype of X."""
+    return MARGIN * (FLOAT32_TINY if X.itemsize == 4 else FLOAT64_TINY)
+
+
+@kernel
+def largest(values, count):
+    """The largest of the first numbers of an array; nan if one of them is nan."""
+    best = values[0]
+    for j in range(1, count):
+        x = values[j]
+        best = x if x > best or x != x else best
+    return best
+
+
+@kernel
+def find_floors(shape, past, t, cell):
+    """The smallest positive number of each column of time t, infinity if none; and that of all columns."""
     K = shape.states * shape.symbols
     length = (shape.band if shape.band > 0 else t + 1) * K
-    cell = np.empty(lanes(past.chart), past.chart.dtype)
+    best = math.inf
     for b in range(K):
-        place = shape.start[t] + b * shape.stride[t]
-        past.floor[t, b] = _smallest(past.chart, place, length, cell)
+        least = _smallest(past.chart, shape.start[t] + b * shape.stride[t], length, cell)
+        past.floor[t, b] = least
+        best = least if least < best else best
+    return best
 
 
 @kernel
@@ -54,16 +79,15 @@ def nothing_lost(shape, past, t, push, replace, pop, work, room, floor):
     """
     Q, K = shape.states, shape.states * shape.symbols
     before, after = past.log_alpha[t - 1], past.log_total[t]
-    tiny = MARGIN * float(np.finfo(past.chart.dtype).tiny)
-    bound = math.log(tiny) - math.log(min(floor, 1.0))
+    tiny, floor = _tiny(past.chart), floor if floor < 1.0 else 1.0
+    bound = math.log(tiny) - math.log(floor)
     fine = True
-    cell = np.empty(lanes(past.chart), past.chart.dtype)
     length = (t if shape.band == 0 else shape.band - 1) * K
     for r in range(Q):
-        least = _smallest(work.popped, r * room, length, cell)
+        least = _smallest(work.popped, r * room, length, work.cell)
         for y in range(shape.symbols):
             b = r * shape.symbols + y
-            fine &= work.uncovered[b] == 0.0 or work.epop[b] * least * min(floor, 1.0) >= tiny
+            fine &= work.uncovered[b] == 0.0 or work.epop[b] * least * floor >= tiny
     for d in range(K):
         if before[d] == -math.inf:
             continue
@@ -95,15 +119,16 @@ def _column_may_lose(shape, past, t, r, y, push, replace, work, room, tiny):
     Q, S = shape.states, shape.symbols
     K, b = Q * S, r * S + y
     low = t - shape.band if shape.band > 0 else -1
+    lowest = low + 1 if low > -1 else 0
     for d in range(K):
         before = past.log_alpha[t - 1, d]
-        if before + push[d * K + b] > -math.inf and work.wpush[d, b] < tiny:
+        if before + push[d * K + b] > -math.inf and work.wpush[d * K + b] < tiny:
             return True
-        x = work.wreplace[d, b] * past.floor[t - 1, d]
+        x = work.wreplace[d * K + b] * past.floor[t - 1, d]
         if before + replace[d * K + b] > -math.inf and x < tiny:
             return True
     scale = work.epop[b]
-    for k in range(max(low + 1, 0), t - 1):
+    for k in range(lowest, t - 1):
         for u in range(Q):
             a = work.popped[r * room + (k - low) * K + u * S + y]
             if a > 0 and scale * a * past.floor[k, u * S + y] < tiny:
@@ -112,10 +137,20 @@ def _column_may_lose(shape, past, t, r, y, push, replace, work, room, tiny):
 
 
 @kernel
-def log_sum(values):
-    """log sum exp, of nothing but zeros too."""
-    best = values.max()
-    return best + math.log(np.exp(values - best).sum()) if best > -math.inf else -math.inf
+def log_sum(values, count):
+    """log sum exp of the first numbers of an array, of nothing but zeros too."""
+    best = largest(values, count)
+    total = 0.0
+    for j in range(count if best > -math.inf else 0):
+        total += math.exp(values[j] - best)
+    return best + math.log(total) if best > -math.inf else -math.inf
+
+
+@kernel
+def _log_add(x, y):
+    """log(e^x + e^y), of zeros too."""
+    best, other = (x, y) if x > y else (y, x)
+    return best + math.log1p(math.exp(other - best)) if other > -math.inf else best
 
 
 @kernel
@@ -127,7 +162,7 @@ def _inherited(shape, past, r, y, push, replace, pop, terms):
         terms[d] = past.lost[d] + push[d * K + b]
         terms[K + d] = past.lost[d] + replace[d * K + b]
         terms[2 * K + d] = past.lost[d] + pop[d * Q + r]
-    return log_sum(terms)
+    return log_sum(terms, 3 * K)
 
 
 @kernel
@@ -139,35 +174,31 @@ def lost_mass(shape, past, t, push, replace, pop, work, room, norm, limit, stric
     """
     Q, S = shape.states, shape.symbols
     K = Q * S
-    tiny = MARGIN * float(np.finfo(past.chart.dtype).tiny)
+    tiny, new, terms = _tiny(past.chart), work.fresh, work.terms
     fresh = math.log(tiny) + math.log((t + 1.0) * K)
-    new = np.full(K, -math.inf)
     any_new = False
     for r in range(Q):
         popped = _pop_may_lose(shape, past, t, r, pop, work, tiny)
         for y in range(S):
             b = r * S + y
-            if popped:
-                new[b] = fresh + work.best_pop[r]
+            new[b] = fresh + work.best_pop[r] if popped else -math.inf
             if past.log_total[t, b] > -math.inf and _column_may_lose(
                 shape, past, t, r, y, push, replace, work, room, tiny
             ):
-                new[b] = np.logaddexp(new[b], fresh + past.log_total[t, b])
+                new[b] = _log_add(new[b], fresh + past.log_total[t, b])
             any_new |= new[b] > -math.inf
-    if not any_new and past.lost[:K].max() == -math.inf:
+    if not any_new and largest(past.lost, K) == -math.inf:
         return True
-    terms = np.empty(3 * K)
     for r in range(Q):
         for y in range(S):
-            old = _inherited(shape, past, r, y, push, replace, pop, terms)
-            if old > -math.inf:
-                b = r * S + y
-                new[b] = np.logaddexp(new[b], old) if new[b] > -math.inf else old
+            new[r * S + y] = _log_add(
+                new[r * S + y], _inherited(shape, past, r, y, push, replace, pop, terms)
+            )
     if norm == -math.inf:
-        return new.max() == -math.inf
-    past.lost[:K] = new - norm
-    if strict:
-        for b in range(K):
-            if new[b] > -math.inf and not new[b] - past.log_total[t, b] <= limit:
-                return False
-    return log_sum(past.lost[:K]) <= limit
+        return largest(new, K) == -math.inf
+    fine = True
+    for b in range(K):
+        past.lost[b] = new[b] - norm
+        if strict and new[b] > -math.inf:
+            fine &= new[b] - past.log_total[t, b] <= limit
+    return fine and log_sum(past.lost, K) <= limit
