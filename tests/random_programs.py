@@ -26,8 +26,8 @@ from typing import Any
 
 from ndstack.processes import tied_children
 from ndstack.progress import progress_bar
+from tests.programs.checking import run
 from tests.programs.drawing import draw
-from tests.programs.running import run
 
 HANGS = 60.0
 COMPILES = 3600.0

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs.checking import run
 from tests.programs.drawing import draw
-from tests.programs.running import run
 from tests.random_programs import Worker
 
 AUTOCAST = False
