@@ -1,12 +1,5 @@
 """Some random programs (`python -m tests.random_programs` runs many), and a process that dies."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
-
 import pytest
 
 from tests.programs.checking import run
@@ -39,47 +32,3 @@ def test_a_process_that_dies_is_the_fault_of_its_program():
     worker.process.wait()
     assert "ended with code -9" in worker.ask(5, 60)["fault"]
     worker.end()
-
-
-LAUNCHER = """
-import subprocess, time
-from tests.random_programs import Worker
-
-worker = Worker(autocast=False)
-pipe = worker.process.stdin.fileno()
-keeper = subprocess.Popen(["sleep", "300"], pass_fds=[pipe], stdout=subprocess.DEVNULL)
-print(worker.process.pid, keeper.pid, flush=True)
-time.sleep(300)
-"""
-"""Another process keeps the worker's input open, so that the worker does not end for want of programs."""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_worker_ends_with_a_killed_launcher():
-    root = Path(__file__).parents[1]
-    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER], cwd=root, stdout=subprocess.PIPE, text=True)
-    assert launcher.stdout is not None
-    with launcher:
-        worker, keeper = map(int, launcher.stdout.readline().split())
-        try:
-            _wait_until(lambda: "libtorch" in _text(f"/proc/{worker}/maps"))  # ndstack was imported before
-            launcher.kill()
-            _wait_until(lambda: " Z " in (stat := _text(f"/proc/{worker}/stat")) or not stat, patience=20.0)
-        finally:
-            for process in (worker, keeper):
-                if _text(f"/proc/{process}/stat"):
-                    os.kill(process, signal.SIGKILL)
-
-
-def _text(path):
-    try:
-        return Path(path).read_text()
-    except OSError:
-        return ""
-
-
-def _wait_until(condition, patience=120.0):
-    ends = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < ends, "nothing happened"
-        time.sleep(0.1)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.stacks import Stack, Stratification, Superposition
+from ndstack.stacks import Nondeterministic, Stack, Stratification, Superposition
 from tests.stacks.every import STACKS, assert_equal, every_stack, sequence, tensors
 
 
@@ -213,3 +213,11 @@ def test_torch_compile_falls_back_without_error() -> None:
     actions, pushed = sequence(stack, 2, 3)
     compiled = torch.compile(lambda a, p: stack.scan(a, p)[0], backend="eager")
     torch.testing.assert_close(compiled(actions, pushed), stack.scan(actions, pushed)[0])
+
+
+@pytest.mark.parametrize("size", [3.0, True, None, "3", -1])
+@pytest.mark.parametrize("stack", [Superposition(3), Stratification(3), Nondeterministic(2, 3)])
+def test_a_batch_size_that_is_no_number_of_stacks_is_refused_in_one_line(stack, size):
+    with pytest.raises(NdstackError, match="batch_size") as caught:
+        stack.start(size)
+    assert "\n" not in str(caught.value)

@@ -144,7 +144,7 @@ class Nondeterministic(Stack[NondeterministicState]):
         device: torch.device | str | None = None,
     ) -> NondeterministicState:
         """All stacks hold the bottom symbol, in state 0; in float32 or better."""
-        kinds = self.states * self.symbols
+        batch_size, kinds = check_size("batch_size", batch_size, 0), self.states * self.symbols
         dtype = torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)
         first = torch.zeros(batch_size, 1, kinds, dtype=dtype, device=device)
         first[:, :, 0] = 1.0

@@ -54,6 +54,7 @@ class Stratification(Stack[StratificationState]):
         self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None
     ) -> StratificationState:
         """Empty stacks, which read zeros."""
+        batch_size = check_size("batch_size", batch_size, 0)
         return StratificationState(
             torch.zeros(batch_size, self.push_size, dtype=dtype, device=device),
             torch.empty(batch_size, 0, 1 + self.push_size, dtype=dtype, device=device),

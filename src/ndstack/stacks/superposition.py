@@ -67,6 +67,7 @@ class Superposition(Stack[SuperpositionState]):
         self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None
     ) -> SuperpositionState:
         """Empty stacks, which read zeros."""
+        batch_size = check_size("batch_size", batch_size, 0)
         return SuperpositionState(
             torch.zeros(batch_size, self.reading_size, dtype=dtype, device=device),
             torch.empty(batch_size, len(self._sizes), 0, max(self._sizes), dtype=dtype, device=device),

@@ -39,6 +39,7 @@ class Attention(Recordable, torch.nn.Module, ABC, Generic[StateT]):
             dtype: of the inputs; that of the parameters if not given.
             device: where; that of the parameters if not given.
         """
+        batch_size = check_size("batch_size", batch_size, 0)
         like = next(self.parameters())
         return self._start(batch_size, dtype or like.dtype, device or like.device)
 

@@ -122,6 +122,7 @@ class StackRNN(Backbone):
 
     def start(self, batch_size: int, dtype: torch.dtype | None = None, device: Device = None) -> RNNState:
         """Hidden states and memory cells of zeros, and fresh stacks."""
+        batch_size = check_size("batch_size", batch_size, 0)
         like = next(self.controller.parameters())
         dtype, device = dtype or like.dtype, device or like.device
         zeros = (torch.zeros(batch_size, self.hidden_size, dtype=dtype, device=device),) * self.num_layers
