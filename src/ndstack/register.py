@@ -8,14 +8,17 @@ From then on `counter-5` is the name of a model: it can be trained, saved, resum
 Another process knows the name if it can find the module that registers it. There are two ways:
 
 - an installed package names the module in an entry point of the group `ndstack.plugins`;
-- the environment variable `NDSTACK_PLUGINS` names it; several are separated by commas. A decorator adds its
-  module to this variable, so the processes that are started afterwards import it.
+- the environment variable `NDSTACK_PLUGINS` names it; several are separated by commas.
+
+Processes that are started after a part was registered import its module if they can find it: decorators note
+their modules in the environment, too (`NDSTACK_REGISTERED`).
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -28,6 +31,7 @@ __all__ = ["Registry", "controller", "language", "network", "stack", "task"]
 
 GROUP = "ndstack.plugins"
 VARIABLE = "NDSTACK_PLUGINS"
+REGISTERED = "NDSTACK_REGISTERED"
 _NAME = re.compile(r"[a-z][a-z0-9_]*(-[a-z][a-z0-9_]*)*")
 _SCRIPT = "__main__"
 _Part = TypeVar("_Part", bound=Callable[..., object])
@@ -111,7 +115,8 @@ task = Registry("task")
 
 def load_plugins() -> None:
     """Import the modules that the variable or entry points name, each once in this process."""
-    for name in filter(None, os.environ.get(VARIABLE, "").split(",")):
+    noted = [name for name in _named_by(REGISTERED) if _can_be_found(name)]
+    for name in (*_named_by(VARIABLE), *noted):
         _load(name, functools.partial(importlib.import_module, name))
     if GROUP not in _loaded:
         _loaded.add(GROUP)
@@ -134,10 +139,22 @@ def _load(name: str, load: Callable[[], object]) -> None:
 
 def _remember(module: str) -> None:
     """Let processes that are started from now on import the module."""
-    names = [name for name in os.environ.get(VARIABLE, "").split(",") if name]
+    names = _named_by(REGISTERED)
     if module not in (*names, _SCRIPT):
-        os.environ[VARIABLE] = ",".join([*names, module])
+        os.environ[REGISTERED] = ",".join([*names, module])
     _loaded.add(module)
+
+
+def _named_by(variable: str) -> list[str]:
+    return [name for name in os.environ.get(variable, "").split(",") if name]
+
+
+def _can_be_found(module: str) -> bool:
+    """Whether there is such a module; a process started in another folder need not know it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # a package above it is missing, or the name is none
+        return False
 
 
 def _origin(part: Callable[..., object]) -> tuple[str, str]:

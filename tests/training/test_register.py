@@ -42,7 +42,7 @@ def ndstack(tmp_path):
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: own\nVersion: 1.0\n")
     (information / "entry_points.txt").write_text("[ndstack.plugins]\nown = own.own_parts\n")
     (tmp_path / "sweep.toml").write_text(SWEEP)
-    environment = {key: value for key, value in os.environ.items() if key != register.VARIABLE}
+    environment = {key: value for key, value in os.environ.items() if key != register.REGISTERED}
     environment["PYTHONPATH"] = f"{site}:{environment.get('PYTHONPATH', '')}"
 
     def run(words, code=0):
@@ -116,7 +116,7 @@ def test_the_decorator_makes_names_of_models(own, name, tmp_path):
 
 
 def test_processes_that_are_started_import_the_module_of_a_decorator(own, tmp_path):
-    assert own.__name__ in os.environ[register.VARIABLE].split(",")
+    assert own.__name__ in os.environ[register.REGISTERED].split(",")
     result = train(tmp_path / "run", small("tally-2", processes=2))
     assert result.epochs == 1
 
@@ -161,7 +161,7 @@ class Forgetful(Stack[State]):
 
 @pytest.mark.parametrize("registered", [False, True])
 def test_what_cannot_be_described_is_refused_before_anything_is_written(registered, tmp_path, monkeypatch):
-    monkeypatch.setenv(register.VARIABLE, "")
+    monkeypatch.setenv(register.REGISTERED, "")
     monkeypatch.setattr(register.stack, "_parts", {"forgetful": Forgetful} if registered else {})
     wrong = "does not keep its argument size" if registered else r"not registered; .*@ndstack.register.stack"
     plan = languages.Plan(train=20, validation=10, lengths=(4, 8), test_per_length=0)
@@ -182,3 +182,12 @@ def test_a_plugin_that_fails_is_named(monkeypatch, tmp_path):
     message = "the plugin broken_parts cannot be imported: RuntimeError: no such luck"
     with pytest.raises(NdstackError, match=message):
         models.build("unheard-of-3", "dyck")
+
+
+def test_a_module_that_a_decorator_noted_need_not_be_found_elsewhere(monkeypatch):
+    monkeypatch.setenv(register.REGISTERED, "nowhere.parts,broken name")
+    register.load_plugins()
+    assert "nowhere-part" not in register.stack.names
+    monkeypatch.setenv(register.VARIABLE, "nowhere.parts")
+    with pytest.raises(NdstackError, match=r"nowhere\.parts cannot be imported"):
+        register.load_plugins()

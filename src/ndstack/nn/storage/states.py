@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -78,7 +78,9 @@ def _restore(structure: Any, tensors: Mapping[str, Tensor]) -> Any:
         if "memory" in fields:  # files from before the chart was one value
             fields["chart"] = fields.pop("memory") if "chart" in fields["memory"] else {"value": None}
             fields.pop("place", None)
-        return kind(**{name: _restore(part, tensors) for name, part in fields.items()})
+        restored = {name: _restore(part, tensors) for name, part in fields.items()}
+        _check_batch(kind, restored.values())
+        return kind(**restored)
     if "chart" in structure:
         chart = structure["chart"]
         columns, lost = _restore(chart["columns"], tensors), _restore(chart["lost"], tensors)
@@ -87,6 +89,14 @@ def _restore(structure: Any, tensors: Mapping[str, Tensor]) -> Any:
             PackedChart(chart["layout"], chart["bottom_fix"], chart["time"], columns, times, lost)
         )
     return structure["value"]
+
+
+def _check_batch(kind: type[object], parts: Iterable[object]) -> None:
+    """Raise an error unless all tensors of a state begin with the dimension of one batch."""
+    members = (one for part in parts for one in (part if isinstance(part, tuple) else (part,)))
+    sizes = {one.shape[:1] for one in members if isinstance(one, Tensor)}
+    if len(sizes) > 1 or torch.Size() in sizes:
+        raise NdstackError(f"the tensors of a {kind.__name__} are not of one batch")
 
 
 def _kinds() -> Iterator[type[State] | type[NetworkState]]:
