@@ -67,6 +67,7 @@ def test_numba_with_another_cache_is_left_alone(monkeypatch: pytest.MonkeyPatch)
     for caching in (None, SimpleNamespace(), SimpleNamespace(CacheImpl=SimpleNamespace(_locator_classes=[]))):
         monkeypatch.setattr(numba_internals, "_part", lambda name, caching=caching: caching)
         assert not numba_internals.stamp_cache(Path("/nowhere"), stamp)
+    monkeypatch.undo()
     assert numba_internals._part("no such module") is None
 
 
