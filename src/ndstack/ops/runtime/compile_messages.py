@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from ndstack.ops.runtime import numba_internals
 
@@ -18,6 +19,9 @@ PATIENCE = 2.0
 
 COMPILED: list[tuple[str, float]] = []
 """The functions that this process has compiled, and the seconds that each took."""
+
+LISTENERS: list[Callable[[object], None]] = []
+"""Called with numba's dispatcher when the compilation of a function that Python calls starts."""
 
 _log = logging.getLogger("ndstack")
 
@@ -36,6 +40,8 @@ class Listener:
         self.depth += 1
         if self.depth > 1:
             return
+        for listener in LISTENERS:
+            listener(dispatcher)
         function = getattr(dispatcher, "py_func", None)
         module, name = getattr(function, "__module__", ""), getattr(function, "__name__", "")
         if str(module).startswith("ndstack."):
