@@ -25,7 +25,7 @@ from ndstack.ops.runtime.autograd import (
     contiguous_rows,
     refuse_second_derivatives,
 )
-from ndstack.ops.runtime.threads import over_rows
+from ndstack.ops.runtime.threads import share
 from ndstack.ops.stratification import loops as compiled
 from ndstack.ops.stratification import step_loops as single
 
@@ -86,8 +86,8 @@ class _Scan(Operation):
         weights, parents = empty(dtype, lines, n, 2), empty(torch.int32, lines, total)
         kept, befores = empty(dtype, lines, total), empty(dtype, lines, n)
         outputs = (weights, readings, final, parents, kept, befores)
-        over_rows(
-            compiled.scan, lines, n * m * 8, array(strengths, dtype, lines, total - n),
+        share(
+            lines, compiled.scan, lines * n * m * 8, array(strengths, dtype, lines, total - n),
             array(actions, dtype, lines, n, 2), array(vectors, dtype, lines, total, m), logits,
             *(written(tensor, tensor.dtype, *tensor.shape) for tensor in outputs),
         )  # fmt: skip
@@ -102,8 +102,8 @@ class _Scan(Operation):
         (lines, n, _), (_, total, m), dtype = weights.shape, vectors.shape, vectors.dtype
         grad_strengths, grad_actions = empty(dtype, lines, total - n), empty(dtype, lines, n, 2)
         grad_vectors = zeros(dtype, lines, total, m)
-        over_rows(
-            compiled.scan_backward, lines, n * m * 16,
+        share(
+            lines, compiled.scan_backward, lines * n * m * 16,
             array(weights, dtype, lines, n, 2), array(vectors, dtype, lines, total, m), ctx.logits,
             array(record[0], torch.int32, lines, total), array(record[1], dtype, lines, total),
             array(record[2], dtype, lines, n),

@@ -29,7 +29,7 @@ from ndstack.ops.runtime.autograd import (
     contiguous_rows,
     refuse_second_derivatives,
 )
-from ndstack.ops.runtime.threads import over_rows
+from ndstack.ops.runtime.threads import share
 from ndstack.ops.superposition import loops as compiled
 from ndstack.ops.superposition import step_loops as single
 
@@ -155,8 +155,8 @@ class _Scan(Operation):
         kept = (lines, -(-n // stride), most * m) if record else (lines, 0, 0)
         shapes = ((lines, n, 3), (lines, n, m), (lines, end * m), kept)
         weights, readings, final, saved = outputs = [empty(dtype, *shape) for shape in shapes]
-        over_rows(
-            compiled.scan, lines, n * most * m,
+        share(
+            lines, compiled.scan, lines * n * most * m,
             array(cells, dtype, lines, start, m).reshape(lines, start * m),
             array(actions, dtype, lines, n, 3), array(vectors, dtype, lines, n, m),
             logits, depth, only_readings, stride,
@@ -174,8 +174,8 @@ class _Scan(Operation):
         (lines, n, m), dtype, start, end = vectors.shape, vectors.dtype, ctx.settings[1], ctx.end
         shapes = ((lines, start * m), (lines, n, 3), (lines, n, m))
         grads = [empty(dtype, *shape) for shape in shapes]
-        over_rows(
-            compiled.scan_backward, lines, 3 * n * saved.shape[2],
+        share(
+            lines, compiled.scan_backward, lines * 3 * n * saved.shape[2],
             array(weights, dtype, lines, n, 3), array(vectors, dtype, lines, n, m), *ctx.settings,
             array(saved, dtype, *saved.shape), array(grad_readings, dtype, lines, n, m),
             array(grad_final, dtype, lines, end, m).reshape(lines, end * m),
