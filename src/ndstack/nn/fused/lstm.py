@@ -22,8 +22,8 @@ from ndstack.ops import fused
 from ndstack.ops.lstm import LSTMWeights
 from ndstack.ops.nondeterministic import Chart, join_history, next_format, redo, start_chart
 from ndstack.ops.runtime.autograd import compilable, opaque_in_own_precision, own_precision
+from ndstack.ops.runtime.stack_step import NO_LIMIT
 from ndstack.ops.runtime.tracing import refuse_recording, untraced
-from ndstack.ops.superposition import NO_LIMIT
 from ndstack.stacks import (
     Nondeterministic,
     NondeterministicState,

@@ -15,6 +15,7 @@ from ndstack.ops.runtime.autograd import (
     in_own_precision,
     refuse_second_derivatives,
 )
+from ndstack.ops.runtime.stack_step import NO_LIMIT
 from ndstack.ops.runtime.threads import share
 
 
@@ -44,7 +45,7 @@ def run(
     """
     tensors = (inputs, *weights, hidden, memory, reading, cells)
     record = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    result: tuple[Tensor, Tensor, Tensor, Tensor] = _Run.apply(depth or 2**62, record, *tensors)
+    result: tuple[Tensor, Tensor, Tensor, Tensor] = _Run.apply(depth or NO_LIMIT, record, *tensors)
     return result
 
 
