@@ -169,14 +169,12 @@ class _Run(Operation):
         begin = _arrays(dtype, first, sizes.first())
         arrays = Trace(*(written(t, dtype, *s) for t, s in zip(trace, sizes.trace(), strict=True)))
         ok = np.zeros(batch, np.bool_)
-        choice = call.normalized, call.by_state
         if any(ctx.needs_input_grad):
             beside.expect_backward(loops.__name__, str(past.chart.dtype))
-
-        def work(lo: int, hi: int) -> None:
-            loops.forward(shape, past, lo, hi, start, net, given, begin, *choice, arrays, ok, call.limit)
-
-        share(batch, work, at.cost(start, steps) * batch)
+        share(
+            batch, loops.forward, at.cost(start, steps) * batch, shape, past, start, net, given, begin,
+            call.normalized, call.by_state, arrays, ok, call.limit,
+        )  # fmt: skip
         call.trusted = torch.from_numpy(ok)
         ctx.call = call
         ctx.set_materialize_grads(False)

@@ -120,7 +120,7 @@ def normalize_back(shape, actions, grads, work):
 
 
 @entry
-def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state, trace, ok, limit):
+def forward(lo, hi, shape, past, start, net, inputs, first, normalized, by_state, trace, ok, limit):
     """Sequences lo .. hi - 1 of a batch, from the charts of time `start` on.
 
     Args:
