@@ -45,7 +45,7 @@ def _started(dispatcher: object) -> None:
     function = getattr(dispatcher, "py_func", None)
     module, name = getattr(function, "__module__", ""), getattr(function, "__name__", "")
     dtype = _wanted.pop(module, None)
-    kept = numba_internals.cache_folder(dispatcher) is not None and not numba.config.DISABLE_JIT
+    kept = numba_internals.cache_folder(dispatcher) is not None
     if dtype is None or name != "forward" or not kept or cores() < 2:
         return
     command = [sys.executable, "-m", "ndstack.ops.runtime.beside", module, dtype]
