@@ -89,7 +89,6 @@ def test_a_corpus_says_what_the_text_says(tmp_path_factory, train, test):
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
 def test_a_file_is_split_by_lines_in_order(shares, ended, block, tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "BLOCK", block)
-    monkeypatch.setattr(lines, "BLOCK", block + 20)
     text = [f"word{number % 7} é{number}" if number % 5 else "" for number in range(1, 104)]
     (tmp_path / "t.txt").write_text("\n".join(text) + "\n" * ended, encoding="utf-8")
     corpus = prepare(tmp_path / "t.txt", tmp_path / "c", split=shares)
