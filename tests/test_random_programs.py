@@ -1,13 +1,15 @@
 """Some random programs (`python -m tests.random_programs` runs many), and a process that dies."""
 
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 
 from tests.programs.checking import run
 from tests.programs.drawing import draw
 from tests.random_programs import Worker
-
-AUTOCAST = False
-"""Under autocast, controllers other than the LSTM do not work yet."""
 
 
 @pytest.mark.compiled
@@ -15,7 +17,7 @@ AUTOCAST = False
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_programs_give_what_whole_sequences_give(first):
     for seed in range(first, first + 10):
-        program = draw(seed, autocast=AUTOCAST)
+        program = draw(seed)
         fault = run(program)
         assert fault is None, f"{fault}\n{program.listing()}"
 
@@ -32,3 +34,25 @@ def test_a_process_that_dies_is_the_fault_of_its_program():
     worker.process.wait()
     assert "ended with code -9" in worker.ask(5, 60)["fault"]
     worker.end()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_process_ends_with_the_launcher_that_was_killed():
+    script = """if True:
+        from tests.random_programs import Worker
+        worker = Worker(autocast=False)
+        worker.ask(1, 3600)
+        worker.process.stdin.write("".join(f"{seed}\\n" for seed in range(1000)))
+        worker.process.stdin.flush()
+        print(worker.process.pid, flush=True)
+        input()
+    """
+    command = [sys.executable, "-c", script]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=Path(__file__).parent.parent, text=True, **pipes) as launcher:
+        worker = int(launcher.stdout.readline())
+        launcher.kill()
+    left, end = Path(f"/proc/{worker}"), time.monotonic() + 20
+    while left.exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not left.exists()

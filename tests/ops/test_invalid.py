@@ -11,10 +11,10 @@ from torch import Tensor
 
 from ndstack.functional import nondeterministic
 from ndstack.nn import StackRNN
+from ndstack.ops import stratification as plain_stratification
+from ndstack.ops import superposition as plain_superposition
 from ndstack.ops.nondeterministic import naive
 from ndstack.ops.nondeterministic.settings import shaped
-from ndstack.ops.stratification import operation as plain_stratification
-from ndstack.ops.superposition import operation as plain_superposition
 from ndstack.stacks import Nondeterministic, Stack, Stratification, Superposition
 
 B, N, ROW, STEP = 4, 9, 1, 5

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ndstack.ops.stratification import operation as stratification
-from ndstack.ops.superposition import operation as superposition
+from ndstack.ops import stratification, superposition
 
 
 @pytest.fixture(params=["compiled", "plain"])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.functional import stratification
-from ndstack.ops.stratification import operation as kernel
+from ndstack.ops import stratification as kernel
 from ndstack.stacks import Stratification, StratificationState
 from tests.stacks.functions import assert_same, stratification_inputs
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.functional import nondeterministic, superposition
-from ndstack.ops.superposition import operation as kernel
+from ndstack.ops import superposition as kernel
 from ndstack.stacks import Superposition
 from tests.stacks.functions import assert_same, gradients, superposition_inputs
 

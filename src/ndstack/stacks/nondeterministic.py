@@ -223,12 +223,12 @@ class Nondeterministic(Stack[NondeterministicState]):
             return None
         if chart is None:
             chart = start_chart(self.setting(), state.batch_size, 1, given.dtype)
-        if not state.complete or chart.dtype != given.dtype:
+        if not state.complete or chart.dtype != given.dtype or chart.log_space is not None:
             return None
         done = advance(chart, given, layer)
         if done.all_trusted:
             return NondeterministicState(done.reading, None, (*state.history, done.actions), done.chart, time)
-        return self._carry_on(dataclasses.replace(state, chart=None), done.actions[:, None], None)[1]
+        return self._carry_on(state, done.actions[:, None], None)[1]
 
     def _scan(
         self, state: NondeterministicState, actions: Tensor, pushed: Tensor | None

@@ -1,25 +1,12 @@
 """Controllers and stacks that run as one operation, which is many times faster than one after the other.
 
 Stacks know nothing of controllers. What a pair of a controller and a kind of stack can do together is
-registered here (`register`), and networks ask (`find`, `run_lstm`, `step_lstm`). The compiled loops are in
+registered here (`register`), and networks ask for it (`run_lstm`, `step_lstm`). The compiled loops are in
 `ndstack.ops.fused`.
 """
 
-from ndstack.nn.fused import nondeterministic, stratification, superposition
 from ndstack.nn.fused.lstm import run_lstm, step_lstm
 from ndstack.nn.fused.registry import FusedLSTM, LSTMRun, LSTMState, find, register
 from ndstack.ops.lstm import LSTMWeights
 
-__all__ = [
-    "FusedLSTM",
-    "LSTMRun",
-    "LSTMState",
-    "LSTMWeights",
-    "find",
-    "nondeterministic",
-    "register",
-    "run_lstm",
-    "step_lstm",
-    "stratification",
-    "superposition",
-]
+__all__ = ["FusedLSTM", "LSTMRun", "LSTMState", "LSTMWeights", "find", "register", "run_lstm", "step_lstm"]

@@ -5,25 +5,40 @@
     controls = control_weight h_t + control_bias       (action logits; then the vector to push)
     s_t      = Stack(s_{t-1}, controls),   r_t = Reading(s_t)
 
-This is section 3.2. Where the pair is registered, all of it is one operation.
+This is section 3.2. With the stacks of ndstack all of it is one operation on CPUs: the classes below call the
+compiled loops of `ndstack.ops.fused`.
 """
 
 from __future__ import annotations
 
+import math
+
+import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.nn.fused.registry import FusedLSTM, LSTMRun, LSTMState, find
+from ndstack.nn.fused.registry import FusedLSTM, LSTMRun, LSTMState, find, register
+from ndstack.ops import fused
 from ndstack.ops.lstm import LSTMWeights
-from ndstack.ops.runtime.autograd import opaque_in_own_precision
-from ndstack.stacks import Stack
+from ndstack.ops.nondeterministic import Chart, join_history, next_format, redo, start_chart
+from ndstack.ops.runtime.autograd import compilable, opaque_in_own_precision, own_precision
+from ndstack.ops.runtime.stack_step import NO_LIMIT
+from ndstack.ops.runtime.tracing import refuse_recording, untraced
+from ndstack.stacks import (
+    Nondeterministic,
+    NondeterministicState,
+    Stack,
+    Stratification,
+    StratificationState,
+    Superposition,
+    SuperpositionState,
+)
 from ndstack.stacks.base import StateT
 from ndstack.stacks.checks import check_tensors, real
 
 _NAMES = (*(f"{name} weights" for name in LSTMWeights._fields), "h", "c", "inputs")
 
 
-@opaque_in_own_precision
 def run_lstm(
     stack: Stack[StateT], inputs: Tensor, weights: LSTMWeights, lstm_state: LSTMState, state: StateT
 ) -> LSTMRun[StateT]:
@@ -39,12 +54,21 @@ def run_lstm(
     Returns:
         h_1..h_n, [B, n, H]; r_1..r_n, [B, n, reading_size]; (h_n, c_n); and the last state of the stacks.
     """
-    inputs, weights, lstm_state = _checked(stack, inputs, weights, lstm_state, state, 3)
-    if inputs.shape[1] == 0:
+    if torch.compiler.is_dynamo_compiling():
+        done: LSTMRun[StateT] = untraced(run_lstm, stack, inputs, weights, lstm_state, state)
+        return done
+    refuse_recording()
+    with own_precision():
+        inputs, weights, lstm_state = _checked(stack, inputs, weights, lstm_state, state, 3)
+        pair = find("lstm", stack)
+        if inputs.shape[1] > 1:
+            return pair.run(stack, inputs, weights, lstm_state, state)
+        if inputs.shape[1] == 1:
+            (hidden, cell), state = pair.step(stack, inputs[:, 0], weights, lstm_state, state)
+            return LSTMRun(hidden[:, None], state.reading[:, None], (hidden, cell), state)
         batch, units = lstm_state[0].shape
         nothing = inputs.new_zeros(batch, 0, stack.reading_size)
         return LSTMRun(inputs[:, :, :units], nothing, lstm_state, state)
-    return _pair(stack).run(stack, inputs, weights, lstm_state, state)
 
 
 @opaque_in_own_precision
@@ -53,11 +77,7 @@ def step_lstm(
 ) -> tuple[LSTMState, StateT]:
     """One step of `run_lstm`, with inputs [B, 4H]: (h_t, c_t), and the new state of the stacks."""
     inputs, weights, lstm_state = _checked(stack, inputs, weights, lstm_state, state, 2)
-    return _pair(stack).step(stack, inputs, weights, lstm_state, state)
-
-
-def _pair(stack: Stack[StateT]) -> FusedLSTM[StateT]:
-    return find("lstm", stack) or FusedLSTM()
+    return find("lstm", stack).step(stack, inputs, weights, lstm_state, state)
 
 
 def _checked(
@@ -97,3 +117,156 @@ def _checked(
         hidden, cell = (real(tensor).to(dtype) for tensor in lstm_state)
         inputs, lstm_state = real(inputs).to(dtype), (hidden, cell)
     return inputs, weights, lstm_state
+
+
+@register("lstm", Superposition)
+class SuperpositionLSTM(FusedLSTM[SuperpositionState]):
+    """An LSTM with superposition stacks of equal sizes, on CPUs."""
+
+    def step(
+        self,
+        stack: Stack[SuperpositionState],
+        gates: Tensor,
+        weights: LSTMWeights,
+        lstm_state: LSTMState,
+        state: SuperpositionState,
+    ) -> tuple[LSTMState, SuperpositionState]:
+        """One step."""
+        assert isinstance(stack, Superposition)
+        if not stack.even or not compilable(gates):
+            return super().step(stack, gates, weights, lstm_state, state)
+        hidden, cell, *new = fused.step_superposition(
+            stack.depth or NO_LIMIT, gates, weights, lstm_state, state.reading, state.cells
+        )
+        return (hidden, cell), SuperpositionState(*new)
+
+    def run(
+        self,
+        stack: Stack[SuperpositionState],
+        inputs: Tensor,
+        weights: LSTMWeights,
+        lstm_state: LSTMState,
+        state: SuperpositionState,
+    ) -> LSTMRun[SuperpositionState]:
+        """A whole sequence."""
+        assert isinstance(stack, Superposition)
+        if not stack.even or not compilable(inputs):
+            return super().run(stack, inputs, weights, lstm_state, state)
+        hidden, readings, cell, cells = fused.superposition.run(
+            inputs, weights, *lstm_state, state.reading, state.cells, stack.depth
+        )
+        return LSTMRun(hidden, readings, (hidden[:, -1], cell), SuperpositionState(readings[:, -1], cells))
+
+
+@register("lstm", Stratification)
+class StratificationLSTM(FusedLSTM[StratificationState]):
+    """An LSTM with a stratification stack, on CPUs."""
+
+    def step(
+        self,
+        stack: Stack[StratificationState],
+        gates: Tensor,
+        weights: LSTMWeights,
+        lstm_state: LSTMState,
+        state: StratificationState,
+    ) -> tuple[LSTMState, StratificationState]:
+        """One step."""
+        if not compilable(gates):
+            return super().step(stack, gates, weights, lstm_state, state)
+        hidden, cell, *new = fused.step_stratification(
+            gates, weights, lstm_state, state.reading, state.elements
+        )
+        return (hidden, cell), StratificationState(*new)
+
+    def run(
+        self,
+        stack: Stack[StratificationState],
+        inputs: Tensor,
+        weights: LSTMWeights,
+        lstm_state: LSTMState,
+        state: StratificationState,
+    ) -> LSTMRun[StratificationState]:
+        """A whole sequence."""
+        if not compilable(inputs):
+            return super().run(stack, inputs, weights, lstm_state, state)
+        hidden, readings, cell, elements = fused.stratification.run(
+            inputs, weights, *lstm_state, state.reading, state.elements
+        )
+        new = StratificationState(readings[:, -1], elements)
+        return LSTMRun(hidden, readings, (hidden[:, -1], cell), new)
+
+
+@register("lstm", Nondeterministic)
+class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
+    """An LSTM with nondeterministic stacks, on CPUs, unless derivatives flow into earlier charts.
+
+    All is computed in the format that it needs (see `ndstack.ops.nondeterministic.guard`).
+    """
+
+    def run(
+        self,
+        stack: Stack[NondeterministicState],
+        inputs: Tensor,
+        weights: LSTMWeights,
+        lstm_state: LSTMState,
+        state: NondeterministicState,
+    ) -> LSTMRun[NondeterministicState]:
+        """A whole sequence."""
+        assert isinstance(stack, Nondeterministic)
+        state = state.settled()
+        linked = state.chart is not None and state.chart.requires_grad()
+        if not inputs.is_cpu or linked or (state.time and state.chart is None):
+            return super().run(stack, inputs, weights, lstm_state, state)
+        chart = state.chart
+        if chart is None:
+            chart = start_chart(stack.setting(), state.batch_size, inputs.shape[1], inputs.dtype)
+        dtype = chart.dtype
+        done = fused.nondeterministic.run(
+            inputs.to(dtype),
+            LSTMWeights(*(weight.to(dtype) for weight in weights)),
+            (lstm_state[0].to(dtype), lstm_state[1].to(dtype), state.reading.to(dtype)),
+            None if state.vectors is None else state.vectors.to(dtype),
+            chart,
+            normalized=stack.normalized,
+            by_state=stack.read_states,
+            limit=None if state.complete else math.inf,
+        )
+        untrusted = state.complete and not done.trusted.all()
+        if untrusted and state.time:
+            return super().run(stack, inputs, weights, lstm_state, state)
+        after: Chart | None = done.chart
+        parts = (done.hidden, done.readings, done.last_cell, done.actions, done.vectors)
+        results = tuple(part.to(inputs.dtype) for part in parts[: 4 if stack.vector_size is None else 5])
+        if untrusted:
+
+            def again(rows: Tensor) -> tuple[Tensor, ...]:
+                first = lstm_state[0][rows], lstm_state[1][rows]
+                return self._again(stack, inputs[rows], weights, first)
+
+            results, after = redo(results, ~done.trusted, again), None
+        hidden, readings, cell, actions, *vectors = results
+        new = NondeterministicState(
+            readings[:, -1],
+            vectors[0] if vectors else None,
+            stack.remembered(state, actions, after is not None),
+            after,
+            state.time + inputs.shape[1],
+        )
+        return LSTMRun(hidden, readings, (hidden[:, -1], cell), new)
+
+    def _again(
+        self, stack: Nondeterministic, inputs: Tensor, weights: LSTMWeights, lstm_state: LSTMState
+    ) -> tuple[Tensor, ...]:
+        """Some sequences from their first step on, in float64; or step by step, if that was float64."""
+        run = next_format(inputs.dtype, self.run, super().run)
+        wide = LSTMWeights(*(weight.double() for weight in weights))
+        first = lstm_state[0].double(), lstm_state[1].double()
+        batch, steps = inputs.shape[:2]
+        better = run(stack, inputs.double(), wide, first, stack.start(batch, dtype=torch.float64))
+        actions = join_history(better.state.history, stack.setting(), batch, steps)
+        found = better.hidden, better.readings, better.lstm_state[1], actions
+        vectors = better.state.vectors
+        if vectors is None:
+            return found
+        forgotten = steps + 1 - vectors.shape[1]  # by a window; nobody reads these again
+        return *found, torch.nn.functional.pad(vectors, (0, 0, forgotten, 0))

@@ -66,6 +66,7 @@ class FusedLSTM(Generic[StateT]):
 
 
 _pairs: dict[tuple[str, type], FusedLSTM[Any]] = {}
+_TURNS = FusedLSTM[Any]()
 _Pair = TypeVar("_Pair", bound=type[FusedLSTM[Any]])
 
 
@@ -79,23 +80,23 @@ def register(controller: str, stack: type[Stack[Any]]) -> Callable[[_Pair], _Pai
 
     def enter(pair: _Pair) -> _Pair:
         _pairs[controller, stack] = pair()
-        find_kind.cache_clear()
+        _find.cache_clear()
         return pair
 
     return enter
 
 
-def find(controller: str, stack: Stack[StateT]) -> FusedLSTM[StateT] | None:
-    """What runs such a controller with this stack as one operation; None if nothing does."""
-    return find_kind(controller, type(stack))
+def find(controller: str, stack: Stack[StateT]) -> FusedLSTM[StateT]:
+    """What runs such a controller with this stack: as one operation, if such a pair is registered."""
+    return _find(controller, type(stack))
 
 
 @functools.cache
-def find_kind(controller: str, kind: type[Stack[State]]) -> FusedLSTM[Any] | None:
+def _find(controller: str, kind: type[Stack[State]]) -> FusedLSTM[Any]:
     """`find` for a class of stacks; what a class inherits counts, unless the class changes what a step is."""
     for base in kind.__mro__:
         pair = _pairs.get((controller, base))
         if pair is not None:
             same = all(getattr(kind, name, None) is getattr(base, name, None) for name in _STEP)
-            return pair if same else None
-    return None
+            return pair if same else _TURNS
+    return _TURNS

@@ -111,24 +111,28 @@ class LanguageModel(Recordable, torch.nn.Module):
         Returns:
             The logits, [B, n, V+1], or [B, n+1, V+1] from the beginning, and the last state.
         """
-        output, state = self.hidden(symbols, state)
-        return self.output(output), state
+        x, state, first = self._enter(symbols, state)
+        output, state = self.backbone(x, state)
+        return self.output(_after(first, output)), state
 
     def hidden(self, symbols: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
         """As `forward`, but what the logits are computed from, [B, n, backbone.output_size]."""
+        x, state, first = self._enter(symbols, state)
+        output, state = self.backbone(x, state)
+        return _after(first, output), state
+
+    def _enter(
+        self, symbols: Tensor, state: NetworkState | None
+    ) -> tuple[Tensor, NetworkState, Tensor | None]:
+        """What the backbone reads, from which state, and its output before that, [B, output_size], if any."""
         self._check(symbols)
-        output: Tensor
         if state is not None:
-            output, state = self.backbone(self._embed(symbols), state)
-        elif self.bos:
+            return self._embed(symbols), state, None
+        state = self.start(symbols.shape[0])
+        if self.bos:
             symbols = torch.nn.functional.pad(symbols, (1, 0), value=self.boundary)
-            output, state = self.backbone(self._embed(symbols), self.start(symbols.shape[0]))
-        else:
-            fresh = self.start(symbols.shape[0])
-            output, state = self.backbone(self._embed(symbols), fresh)
-            output = torch.cat([self.backbone.initial_output(fresh)[:, None], output], dim=1)
-        assert state is not None
-        return output, state
+            return self._embed(symbols), state, None
+        return self._embed(symbols), state, self.backbone.initial_output(state)
 
     def logits(self, words: Words) -> Tensor:
         """[B, n+1, V+1] for every position, from the first symbol to EOS; n is the greatest length.
@@ -146,7 +150,8 @@ class LanguageModel(Recordable, torch.nn.Module):
             eos: whether its end is predicted too; if not, EOS is left out of every prediction, as if the
                 model did not know it (chapter 5).
         """
-        return -self._surprisals(words, eos)[0].sum(dim=1)
+        symbols, lengths = self.encode(words)
+        return -self._surprisals(self(symbols)[0], symbols, lengths, eos)[0].sum(dim=1)
 
     def cross_entropy(
         self, words: Words, eos: bool = True, per: Literal["string", "symbol"] = "string"
@@ -154,7 +159,8 @@ class LanguageModel(Recordable, torch.nn.Module):
         """The mean of -log p(w), in nats: the loss; or per symbol predicted, EOS included: a metric."""
         if per not in ("string", "symbol"):
             raise NdstackError(f"per is {per!r}, expected 'string' or 'symbol'")
-        surprisals, predicted = self._surprisals(words, eos)
+        symbols, lengths = self.encode(words)
+        surprisals, predicted = self._surprisals(self(symbols)[0], symbols, lengths, eos)
         return surprisals.sum() / (surprisals.shape[0] if per == "string" else predicted)
 
     def encode(self, words: Words) -> tuple[Tensor, Tensor | None]:
@@ -216,10 +222,10 @@ class LanguageModel(Recordable, torch.nn.Module):
         vectors: Tensor = self.embedding(symbols)
         return vectors
 
-    def _surprisals(self, words: Words, eos: bool) -> tuple[Tensor, int]:
+    def _surprisals(
+        self, logits: Tensor, symbols: Tensor, lengths: Tensor | None, eos: bool
+    ) -> tuple[Tensor, int]:
         """-log p of every symbol, [B, n+1] or, without EOS, [B, n], 0 after the end; and their number."""
-        symbols, lengths = self.encode(words)
-        logits: Tensor = self(symbols)[0]
         targets = torch.nn.functional.pad(symbols, (0, 1), value=self.boundary)
         if lengths is not None:
             place = torch.arange(targets.shape[1], device=targets.device) - lengths[:, None]
@@ -232,3 +238,8 @@ class LanguageModel(Recordable, torch.nn.Module):
         )
         count = targets.numel() if lengths is None else int((targets != IGNORED).sum())
         return loss.view(targets.shape), count
+
+
+def _after(first: Tensor | None, outputs: Tensor) -> Tensor:
+    """Outputs [B, n, ...], behind the first one [B, ...] if there is one."""
+    return outputs if first is None else torch.cat([first[:, None], outputs], dim=1)

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError, check_size
-from ndstack.nn.fused import LSTMWeights, run_lstm, step_lstm
+from ndstack.nn.fused import LSTMWeights, run_lstm
 from ndstack.nn.networks import controllers, unmodified
 from ndstack.nn.networks.backbone import Backbone, check_input
 from ndstack.nn.networks.controllers import ControllerState, make_controller
 from ndstack.nn.networks.state import NetworkState
-from ndstack.ops.runtime.tracing import opaque, refuse_recording
+from ndstack.ops.runtime.tracing import refuse_recording, untraced
 from ndstack.settings.model import DEFAULTS
 from ndstack.stacks import Stack, State
 from ndstack.stacks.state import Device
@@ -155,13 +155,12 @@ class StackRNN(Backbone):
                 self.controller, x, ControllerState(state.hidden, state.cells)
             )
             return output, RNNState(*memory, None)
-        return self._with_stack(x, state)
-
-    @opaque
-    def _with_stack(self, x: Tensor, state: RNNState) -> tuple[Tensor, RNNState]:
-        """`forward` of a network with a stack."""
+        if torch.compiler.is_dynamo_compiling():
+            return untraced(self.forward, x, state)
         if self.in_one_operation:
-            hidden, readings, state = self._fused(x, state)
+            first = state.hidden[0], state.cells[0]
+            hidden, readings, (last, cell), stack = run_lstm(self.stack, *self._lstm(x), first, state.stack)
+            state = RNNState((last,), (cell,), stack)
         else:
             hidden, readings, state = self._by_steps(x, state)
         output = torch.cat([hidden, readings], dim=2) if self.output_reading else hidden
@@ -227,23 +226,16 @@ class StackRNN(Backbone):
         weight = torch.cat([self.actions.weight, self.pushed.weight])
         return weight, torch.cat([self.actions.bias, self.pushed.bias])
 
-    def _fused(self, x: Tensor, state: RNNState) -> tuple[Tensor, Tensor, RNNState]:
-        """The hidden states [B, n, H], the readings [B, n, R] and the last state, in one operation."""
-        assert self.stack is not None
+    def _lstm(self, x: Tensor) -> tuple[Tensor, LSTMWeights]:
+        """What the input contributes to the gates, [B, n, 4H], and the weights, as `run_lstm` wants them."""
         assert isinstance(self.controller, torch.nn.RNNBase)
         by_input, by_hidden, input_bias, hidden_bias = self.controller.all_weights[0]
         by_x, by_reading = by_input[:, : self.input_size], by_input[:, self.input_size :]
         gates = torch.nn.functional.linear(x, by_x, input_bias + hidden_bias)
-        weights = LSTMWeights(by_reading, by_hidden, *self._controls())
-        memory = (state.hidden[0], state.cells[0])
-        if x.shape[1] == 1:
-            (last, cell), stack = step_lstm(self.stack, gates[:, 0], weights, memory, state.stack)
-            return last[:, None], stack.reading[:, None], RNNState((last,), (cell,), stack)
-        hidden, readings, (last, cell), stack = run_lstm(self.stack, gates, weights, memory, state.stack)
-        return hidden, readings, RNNState((last,), (cell,), stack)
+        return gates, LSTMWeights(by_reading, by_hidden, *self._controls())
 
     def _by_steps(self, x: Tensor, state: RNNState) -> tuple[Tensor, Tensor, RNNState]:
-        """The same, step by step."""
+        """The hidden states [B, n, H], the readings [B, n, R] and the last state, step by step."""
         assert self.stack is not None
         advance, drives = self._stepper(x), self._drives and not self.push_hidden
         controls = self._controls() if drives else ()

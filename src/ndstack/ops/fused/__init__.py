@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ndstack.ops.fused import one_step
 from ndstack.ops.runtime.lazy import LazyModule
+from ndstack.ops.runtime.stack_step import NO_LIMIT
 
 if TYPE_CHECKING:
     from ndstack.ops.fused import nondeterministic, stratification, superposition
@@ -30,5 +31,5 @@ __all__ = ["nondeterministic", "step_stratification", "step_superposition", "str
 step_superposition = functools.partial(one_step.step_lstm, _superposition)
 """One step of an LSTM and superposition stacks (see `one_step.step_lstm`)."""
 
-step_stratification = functools.partial(one_step.step_lstm, _stratification, 0)
+step_stratification = functools.partial(one_step.step_lstm, _stratification, NO_LIMIT)
 """One step of an LSTM and stratification stacks (see `one_step.step_lstm`)."""

@@ -20,6 +20,7 @@ from ndstack.ops.lstm.weights import LSTMWeights, weight_gradients
 from ndstack.ops.nondeterministic.chart import Chart
 from ndstack.ops.nondeterministic.cpu.backward import Adjoint
 from ndstack.ops.nondeterministic.limits import LIMITS
+from ndstack.ops.runtime import beside
 from ndstack.ops.runtime.addresses import Array, array, written, zeros
 from ndstack.ops.runtime.autograd import (
     Context,
@@ -168,12 +169,12 @@ class _Run(Operation):
         begin = _arrays(dtype, first, sizes.first())
         arrays = Trace(*(written(t, dtype, *s) for t, s in zip(trace, sizes.trace(), strict=True)))
         ok = np.zeros(batch, np.bool_)
-        choice = call.normalized, call.by_state
-
-        def work(lo: int, hi: int) -> None:
-            loops.forward(shape, past, lo, hi, start, net, given, begin, *choice, arrays, ok, call.limit)
-
-        share(batch, work, at.cost(start, steps) * batch)
+        if any(ctx.needs_input_grad):
+            beside.expect_backward(loops.__name__, str(past.chart.dtype))
+        share(
+            batch, loops.forward, at.cost(start, steps) * batch, shape, past, start, net, given, begin,
+            call.normalized, call.by_state, arrays, ok, call.limit,
+        )  # fmt: skip
         call.trusted = torch.from_numpy(ok)
         ctx.call = call
         ctx.set_materialize_grads(False)
@@ -224,6 +225,7 @@ class _Run(Operation):
                 arrays[0], *choice, seen, arrays[1], into,
             )  # fmt: skip
 
+        beside.wait_for_backward(loops.__name__)
         share(batch, work, 2 * at.cost(start, steps) * batch)
         by_weights = weight_gradients(gates, controls, (first[2], trace.readings), (first[0], trace.hidden))
         hidden, cell, reading, vectors = out[2:]

@@ -21,6 +21,8 @@ import numpy as np
 from ndstack.ops.lstm.loops import controller_step, controller_step_backward
 from ndstack.ops.nondeterministic.cpu.backward import Adjoint, backward_step, make_later
 from ndstack.ops.nondeterministic.cpu.forward import (
+    Past,
+    Shape,
     begin,
     forward_step,
     has_invalid_weight,
@@ -118,7 +120,7 @@ def normalize_back(shape, actions, grads, work):
 
 
 @entry
-def forward(shape, past, lo, hi, start, net, inputs, first, normalized, by_state, trace, ok, limit):
+def forward(lo, hi, shape, past, start, net, inputs, first, normalized, by_state, trace, ok, limit):
     """Sequences lo .. hi - 1 of a batch, from the charts of time `start` on.
 
     Args:
@@ -305,3 +307,16 @@ def _backward(
         )  # fmt: skip
     for j in range(start + 1):
         read_gradient(shape, rows, j, gall[b, j])
+
+
+def example_of_backward(dtype: str) -> tuple[object, ...]:
+    """Arguments of the types that `backward` is called with (see `runtime.beside`)."""
+
+    def arrays(*dimensions: int, kind: str = dtype) -> tuple[np.ndarray, ...]:
+        return tuple(np.zeros((1,) * count, kind) for count in dimensions)
+
+    shape = Shape(1, 1, 0, True, *arrays(1, 1, kind="int64"))
+    past = Past(*arrays(2), *arrays(3, 3, 4, 3, 2, kind="float64"))
+    adjoint, net, trace = Adjoint(*arrays(2, 2)), Net(*arrays(2, 2, 2, 1)), Trace(*arrays(3, 3, 3, 3, 3, 3))
+    given, out = arrays(3, 3, 2, 3, 3), arrays(3, 3, 2, 2, 2, 3)
+    return shape, past, adjoint, False, 0, 0, 0, net, arrays(2, 2, 2), False, True, trace, given, out

@@ -13,7 +13,7 @@ from ndstack.ops.runtime.autograd import (
     in_own_precision,
     refuse_second_derivatives,
 )
-from ndstack.ops.runtime.threads import over_rows
+from ndstack.ops.runtime.threads import share
 
 
 def run(
@@ -58,8 +58,8 @@ class _Run(Operation):
         outputs = (
             gates, memories, all_hidden, readings, weights, vectors, final, parents, kept, befores,
         )  # fmt: skip
-        over_rows(
-            compiled.forward, batch, n * inputs.shape[2] * 2 * units,
+        share(
+            batch, compiled.forward, batch * n * inputs.shape[2] * 2 * units,
             array(inputs, dtype, batch, n, 4 * units), *own.arrays(dtype, units, m, 2 + m),
             array(hidden, dtype, batch, units), array(memory, dtype, batch, units),
             array(reading, dtype, batch, m), array(strengths, dtype, batch, start),
@@ -95,8 +95,8 @@ class _Run(Operation):
         grad_vectors += grad_given_back
         sizes = (m, 4 * units), (units, 4 * units), (units, 2 + m)
         layers = zip((reading_weight, hidden_weight, control_weight), sizes, strict=True)
-        over_rows(
-            compiled.backward, batch, 2 * n * gates.shape[2] * 2 * units,
+        share(
+            batch, compiled.backward, batch * 2 * n * gates.shape[2] * 2 * units,
             *(array(weight.t(), dtype, *size) for weight, size in layers),
             array(memory, dtype, batch, units), array(gates, *each, 4 * units),
             array(memories, *each, units), array(weights, *each, 2), array(vectors, dtype, batch, total, m),

@@ -10,18 +10,15 @@ import numpy as np
 from ndstack.ops.lstm.loops import controller_step, controller_step_backward
 from ndstack.ops.runtime.compiling import compiler
 from ndstack.ops.stratification.loops import (
-    _add_to_base,
-    _begin,
-    _known,
-    _load,
-    _meaningful,
-    _pop,
-    _pop_backward,
-    _read,
-    _read_backward,
-    _sigmoid,
-    _squashed,
-    _unload,
+    advance,
+    begin,
+    load,
+    meaningful,
+    pop_backward,
+    read_backward,
+    sigmoid,
+    squash_vector,
+    unload,
 )
 
 _compiled = compiler(nogil=True)
@@ -47,25 +44,20 @@ def forward(
     for row in range(first, last):
         before = start_hidden[row], start_memory[row], start_reading[row]
         parent, strength = parents[row], kept[row]
-        top = _load(strengths[row], parent, strength)
-        clean = _begin(strengths[row], vectors[row], base)
+        top = load(strengths[row], parent, strength)
+        clean = begin(strengths[row], vectors[row], base)
         for t in range(n):
             controller_step(
                 t, layers, before, inputs[row], gates[row], memory[row], hidden[row], readings[row], controls
             )
-            i = start + t
-            _squashed(controls[2:], True, vectors[row, i])
+            squash_vector(controls[2:], True, vectors[row, start + t])
             for a in range(2):
-                weights[row, t, a] = _sigmoid(controls[a])
-            top, befores[row, t] = _pop(weights[row, t, 1], top, parent, strength)
-            parent[i], strength[i] = top, weights[row, t, 0]
-            top = i
-            _add_to_base(vectors[row, i], base)
-            if not _known(weights[row, t]):
-                clean = False
-                base[:] = np.nan
-            _read(top, parent, strength, vectors[row], base, readings[row, t])
-        _unload(top, parent, strength, clean, final[row])
+                weights[row, t, a] = sigmoid(controls[a])
+            befores[row, t], meant = advance(
+                start + t, top, weights[row, t], parent, strength, vectors[row], base, readings[row, t]
+            )
+            top, clean = start + t, clean and meant
+        unload(top, parent, strength, clean, final[row])
 
 
 @_compiled
@@ -86,7 +78,7 @@ def backward(
     grad_reading = np.empty(m, gates.dtype)
     layers = reading_weight, hidden_weight, control_weight
     for row in range(first, last):
-        if not _meaningful(weights[row], vectors[row], kept[row]):
+        if not meaningful(weights[row], vectors[row], kept[row]):
             for part in (grad_gates, grad_controls, grad_vectors):
                 part[row] = np.nan
             for part in (grad_start_hidden, grad_start_memory, grad_start_reading, grad_strengths):
@@ -104,9 +96,9 @@ def backward(
             i = start + t
             for j in range(m):
                 grad_reading[j] = grad_readings[row, t, j] + from_reading[j]
-            _read_backward(i, parent, strength, vectors[row], grad_reading, grad, grad_vectors[row])
+            read_backward(i, parent, strength, vectors[row], grad_reading, grad, grad_vectors[row])
             push, pop = weights[row, t, 0], weights[row, t, 1]
-            grad_pop = _pop_backward(pop, i - 1, parent[i], befores[row, t], parent, strength, grad)
+            grad_pop = pop_backward(pop, i - 1, parent[i], befores[row, t], parent, strength, grad)
             grad_controls[row, t, 0] = grad[i] * push * (1 - push)
             grad_controls[row, t, 1] = grad_pop * pop * (1 - pop)
             for j in range(m):

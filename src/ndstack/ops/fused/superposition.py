@@ -15,7 +15,8 @@ from ndstack.ops.runtime.autograd import (
     in_own_precision,
     refuse_second_derivatives,
 )
-from ndstack.ops.runtime.threads import over_rows
+from ndstack.ops.runtime.stack_step import NO_LIMIT
+from ndstack.ops.runtime.threads import share
 
 
 def run(
@@ -44,7 +45,7 @@ def run(
     """
     tensors = (inputs, *weights, hidden, memory, reading, cells)
     record = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    result: tuple[Tensor, Tensor, Tensor, Tensor] = _Run.apply(depth or 2**62, record, *tensors)
+    result: tuple[Tensor, Tensor, Tensor, Tensor] = _Run.apply(depth or NO_LIMIT, record, *tensors)
     return result
 
 
@@ -67,8 +68,8 @@ class _Run(Operation):
         final = empty(dtype, batch, stacks, end * m)
         saved = empty(dtype, batch, -(-n // stride) if record else 0, stacks, end * m)
         outputs = (gates, memories, all_hidden, readings, weights, vectors, final, saved)
-        over_rows(
-            compiled.forward, batch, n * (inputs.shape[2] * 2 * units + end * size),
+        share(
+            batch, compiled.forward, batch * n * (inputs.shape[2] * 2 * units + end * size),
             array(inputs, *each, 4 * units), *own.arrays(dtype, units, size, (3 + m) * stacks),
             array(hidden, dtype, batch, units), array(memory, dtype, batch, units),
             array(reading, dtype, batch, size),
@@ -103,8 +104,8 @@ class _Run(Operation):
         grads = [empty(dtype, *shape) for shape in begun]
         sizes = (size, 4 * units), (units, 4 * units), (units, (3 + m) * stacks)
         layers = zip((reading_weight, hidden_weight, control_weight), sizes, strict=True)
-        over_rows(
-            compiled.backward, batch, 2 * n * (gates.shape[2] * 2 * units + saved.shape[3]),
+        share(
+            batch, compiled.backward, batch * 2 * n * (gates.shape[2] * 2 * units + saved.shape[3]),
             *(array(weight.t(), dtype, *shape) for weight, shape in layers),
             array(memory, dtype, batch, units), *ctx.settings,
             array(gates, *each, 4 * units), array(memories, *each, units),

@@ -24,6 +24,7 @@ from torch import Tensor
 from ndstack.errors import NdstackError
 from ndstack.ops.nondeterministic.cpu.chain import Chain, enclose, expose, zero_links
 from ndstack.ops.nondeterministic.cpu.layout import Layout, layout
+from ndstack.ops.nondeterministic.log_space import LogSpaceChart
 from ndstack.ops.nondeterministic.store import Store
 from ndstack.ops.runtime.addresses import KIND, empty, written, zeros
 from ndstack.ops.runtime.autograd import Context, Operation
@@ -61,6 +62,7 @@ class Chart:
         time: how many steps there have been; with a window, since the chart was moved.
         links: what represents the chart in the graph of derivatives; the token, if it is part of a chain.
         chain: the chain of steps that the chart is part of.
+        log_space: the same charts in log space, if there is a sequence that float64 has lost.
     """
 
     store: Store
@@ -68,6 +70,7 @@ class Chart:
     time: int = 0
     links: tuple[Tensor, ...] = ()
     chain: Chain | None = None
+    log_space: LogSpaceChart | None = None
 
     @classmethod
     def empty(cls, batch: int, layout: Layout, bottom_fix: bool, dtype: torch.dtype) -> Self:
@@ -115,13 +118,14 @@ class Chart:
         if self.chain is None:
             return self
         links = expose(self.links[0], self.chain, self.time, self.store)
-        return Chart(self.store, self.lost, self.time, links)
+        return Chart(self.store, self.lost, self.time, links, log_space=self.log_space)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Chart:
         """The same chart with every tensor changed: detached, moved, or with other rows of the batch."""
         own = self.settle()
         links = tuple(change(link) for link in own.links)
-        return Chart(own.store.map(change), change(own.lost), own.time, links)
+        wide = None if own.log_space is None else own.log_space.map(change)
+        return Chart(own.store.map(change), change(own.lost), own.time, links, log_space=wide)
 
     def chained(self, differentiable: bool) -> tuple[Chart, Chain]:
         """The chart as part of a chain of steps, a new one if need be.

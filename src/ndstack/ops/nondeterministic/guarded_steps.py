@@ -10,6 +10,7 @@ The compiled code does all this on the CPU, wherever the log weights are.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from ndstack.ops.nondeterministic.chart import Chart
 from ndstack.ops.nondeterministic.cpu.steps import advance
 from ndstack.ops.nondeterministic.guard import next_format, redo
 from ndstack.ops.nondeterministic.limits import LIMITS
-from ndstack.ops.nondeterministic.log_space import in_log_space
+from ndstack.ops.nondeterministic.log_space import LogSpaceChart
 from ndstack.ops.nondeterministic.settings import Setting, action_sizes
 
 History = tuple[Tensor, ...]
@@ -78,25 +79,31 @@ def _steps(setting: Setting, chart: Chart, history: History | None, weights: Ten
         _warn_if_lost(done.chart)
     if history is None or done.all_trusted:
         return Stepped(done.reading, done.attention, done.chart)
-    past = join_history(history, setting, len(weights)).to("cpu", torch.float64)
+
+    def all_weights() -> Tensor:
+        return join_history(history, setting, len(weights)).to("cpu", torch.float64)
 
     def in_float64() -> Stepped:
         """The whole batch, since a batch of charts has one dtype."""
+        past = all_weights()
         fresh = start_chart(setting, past.shape[0], past.shape[1], torch.float64)
         reading, attention, chart = _steps(setting, fresh, history, past)
         return Stepped(reading[:, -steps:], None if attention is None else attention[:, -steps:], chart)
 
     def by_log_space() -> Stepped:
-        results = [done.reading] if done.attention is None else [done.reading, done.attention]
-
-        def again(rows: Tensor) -> list[Tensor]:
-            better, places = in_log_space(past[rows], setting)
-            if done.attention is None:
-                return [better[:, -steps:]]
-            return [better[:, -steps:], places[:, -steps:, :, -done.attention.shape[-1] :]]
-
-        reading, *attention = redo(results, done.untrusted(), again)
-        return Stepped(reading, attention[0] if attention else None, done.chart)
+        """The whole batch, too, in charts that further steps will continue."""
+        wide, given = chart.log_space, weights
+        if wide is None:
+            given = all_weights()
+            wide = LogSpaceChart.start(setting, *given.shape[:2])
+        better, places, wide = wide.advance(given)
+        results, wider = [done.reading], [better[:, -steps:]]
+        if done.attention is not None:
+            results.append(done.attention)
+            wider.append(places[:, -steps:, :, -done.attention.shape[-1] :])
+        reading, *attention = redo(results, done.untrusted(), lambda rows: [part[rows] for part in wider])
+        after = dataclasses.replace(done.chart, log_space=wide)
+        return Stepped(reading, attention[0] if attention else None, after)
 
     return next_format(dtype, in_float64, by_log_space)()
 

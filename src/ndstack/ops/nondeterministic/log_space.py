@@ -6,7 +6,10 @@ precise of the backends.
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -61,14 +64,60 @@ def _by_equations(
         window=setting.window,
         bottom_fix=setting.bottom_fix,
     )
-    alpha, places = weights.alpha.flatten(2), weights.places.flatten(2, 3)
-    total = log_sum(alpha)[..., None]
-    reading = quotient(alpha, total)
-    attention = quotient(places, alpha[..., None]) if setting.attend else actions.new_zeros(0)
+    total, reading, attention = _shares(weights.alpha, weights.places, setting)
     if weights.vectors is not None and shift is not None:
         numerators = weights.vectors.flatten(2, 3)
         reading = quotient(numerators, total[..., None]) - shift[..., None, None] * reading[..., None]
     return reading, attention
+
+
+def _shares(alpha: Tensor, places: Tensor, setting: Setting) -> tuple[Tensor, Tensor, Tensor]:
+    """The total of alpha [B, n, 1] in log space, the readings, and the attention (or nothing)."""
+    alpha, places = alpha.flatten(2), places.flatten(2, 3)
+    total = log_sum(alpha)[..., None]
+    attention = quotient(places, alpha[..., None]) if setting.attend else alpha.new_zeros(0)
+    return total, quotient(alpha, total), attention
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class LogSpaceChart:
+    """The charts of a batch in log space, carried from step to step once float64 has lost a sequence.
+
+    Sequences that are invalid (see `guard`) are given weights of 1 here; their results mean nothing.
+    """
+
+    stepper: naive.Stepper
+    setting: Setting
+
+    @classmethod
+    def start(cls, setting: Setting, batch: int, steps: int) -> Self:
+        """Charts at time 0, with room for `steps` steps."""
+        kinds = (setting.states, setting.symbols)
+        like = torch.empty(batch, steps, *kinds, setting.states, dtype=torch.float64)
+        return cls(naive.Stepper(like, None, setting.window, setting.bottom_fix), setting)
+
+    @property
+    def time(self) -> int:
+        """How many steps there have been."""
+        return self.stepper.time
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> LogSpaceChart:
+        """The same charts with every tensor changed."""
+        return LogSpaceChart(self.stepper.map(change), self.setting)
+
+    def advance(self, actions: Tensor) -> tuple[Tensor, Tensor, LogSpaceChart]:
+        """Readings [B, n, K], attention [B, n, K, time + n + 1] (or nothing), and the charts afterwards.
+
+        Args:
+            actions: [B, n, A], log weights in float64.
+        """
+        invalid = invalid_steps(actions)
+        valid = shaped(actions if invalid is None else withhold(actions, invalid), self.setting)
+        stepper = self.stepper.successor(actions.shape[1])
+        results = [stepper.step(*(part[:, t] for part in valid)) for t in range(actions.shape[1])]
+        alpha, places = (torch.stack(parts, 1) for parts in zip(*results, strict=True))
+        _, reading, attention = _shares(alpha, places[..., : stepper.time + 1], self.setting)
+        return reading, attention, LogSpaceChart(stepper, self.setting)
 
 
 def log_sum(x: Tensor) -> Tensor:

@@ -17,13 +17,17 @@ With a window D (section 7.2), gamma[i -> t] is zero where t - i > D.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ndstack.ops.nondeterministic.semirings import LOG, Semiring
+from ndstack.ops.nondeterministic.store import Filled
 from ndstack.ops.runtime.autograd import refuse_second_derivatives
 
 
@@ -73,7 +77,7 @@ class Chart:
             if zeta is not None and bottom is not None:
                 zeta[:, 0, 0, 0, 0, 0, 0] = bottom
         first = -1 if bottom_fix else 0
-        return cls(gamma, alpha, zeta, semiring, first, steps + 1 if window is None else window)
+        return cls(gamma, alpha, zeta, semiring, first, sys.maxsize if window is None else window)
 
     def lowest(self, t: int) -> int:
         """The smallest i for which gamma[i -> t] is kept."""
@@ -82,6 +86,18 @@ class Chart:
     def tensors(self) -> list[Tensor]:
         """Everything that later steps read."""
         return [self.gamma, self.alpha] + ([] if self.zeta is None else [self.zeta])
+
+    def enlarged(self, steps: int) -> Chart:
+        """A copy with room for `steps` steps."""
+        more = steps + 1 - self.gamma.shape[1]
+
+        def copied(tensor: Tensor, times: int) -> Tensor:
+            """The same numbers, with more places in the dimensions of time."""
+            padding = [0, 0] * (tensor.dim() - 1 - times) + [0, more] * times
+            return torch.nn.functional.pad(tensor, padding, value=self.semiring.zero).clone()
+
+        zeta = None if self.zeta is None else copied(self.zeta, 2)
+        return dataclasses.replace(self, gamma=copied(self.gamma, 2), alpha=copied(self.alpha, 1), zeta=zeta)
 
     def reads(self, t: int) -> list[tuple[int, Any]]:
         """What step t reads: (which of `tensors`, where), in the order that `_advance` expects."""
@@ -239,13 +255,35 @@ class Stepper:
         bottom_fix: bool = True,
         semiring: Semiring = LOG,
     ) -> None:
-        self.steps, self.time = like.shape[1], 0
+        self.steps, self.time, self.filled = like.shape[1], 0, Filled(0)
         start = None if bottom is None else bottom.detach()
         self.chart = Chart.start(like.detach(), self.steps, semiring, start, window, bottom_fix)
         self.links = [tensor.new_zeros(()).expand(tensor.shape) for tensor in self.chart.tensors()]
         if bottom is not None and bottom_fix:
             bottom_link: Any = _BottomLink.apply
             self.links[2] = bottom_link(self.links[2], bottom)
+
+    def successor(self, steps: int) -> Stepper:
+        """A stepper at the same time, with room for `steps` more steps, which leave this one as it is."""
+        new, end = copy.copy(self), self.time + steps
+        if self.filled.claim(self.time) and end <= self.steps:
+            return new
+        new.steps = self.steps if end <= self.steps else max(end, 2 * self.time)
+        new.chart, new.filled = self.chart.enlarged(new.steps), Filled(end)
+        resized: Callable[[Tensor, Tensor], Tensor] = _Enlarged.apply
+        pairs = zip(self.links, new.chart.tensors(), strict=True)
+        new.links = [resized(link, tensor) for link, tensor in pairs]
+        return new
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Stepper:
+        """The same stepper with every tensor changed: detached, or with other rows of the batch."""
+        new, chart = copy.copy(self), self.chart
+        zeta = None if chart.zeta is None else change(chart.zeta)
+        new.chart = dataclasses.replace(
+            chart, gamma=change(chart.gamma), alpha=change(chart.alpha), zeta=zeta
+        )
+        new.links = [change(link) for link in self.links]
+        return new
 
     def step(self, *actions: Tensor) -> list[Tensor]:
         """One step.
@@ -263,6 +301,7 @@ class Stepper:
         count = len(self.links)
         alpha, place, *rest = one_step(self.chart, self.time, count, *self.links, *actions)
         self.links = rest[-count:]
+        self.filled.reached(self.time)
         pad = (self.chart.lowest(self.time) + 1, self.steps - self.time)
         padded = torch.nn.functional.pad(place, pad, value=self.chart.semiring.zero)
         return [alpha, padded, *rest[:-count]]
@@ -314,3 +353,16 @@ class _BottomLink(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         each = grads[0][:, 0, 0, 0, 0, 0, 0]
         return None, each.sum(0) if ctx.shared else each
+
+
+class _Enlarged(torch.autograd.Function):
+    """Brings the gradient of an enlarged chart to the chart that it was copied from."""
+
+    @staticmethod
+    def forward(ctx: Any, link: Tensor, enlarged: Tensor) -> Tensor:
+        ctx.kept = tuple(slice(size) for size in link.shape)
+        return link.new_zeros(()).expand(enlarged.shape)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0][ctx.kept], None

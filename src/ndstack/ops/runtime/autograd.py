@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
@@ -11,10 +12,11 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from ndstack.errors import NdstackError
-from ndstack.ops.runtime.tracing import refuse_recording, transformed
+from ndstack.ops.runtime.tracing import refuse_recording, transformed, untraced
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
+_NOTHING_TO_DO = contextlib.nullcontext()
 
 if TYPE_CHECKING:
 
@@ -63,17 +65,28 @@ def refuse_second_derivatives() -> None:
         )
 
 
-def in_own_precision(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
-    """Let a function compute in the dtypes that it is given, in a region of `torch.autocast` too.
+def own_precision() -> contextlib.AbstractContextManager[None]:
+    """A region of code that computes in the dtypes that it is given, within `torch.autocast` too.
 
     Autocast would hand it products in bfloat16, which compiled code cannot read.
     """
+    if not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
+        return _NOTHING_TO_DO
+    return _without_autocast()
+
+
+@contextlib.contextmanager
+def _without_autocast() -> Iterator[None]:
+    with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+        yield
+
+
+def in_own_precision(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """A function that runs in `own_precision`."""
 
     @functools.wraps(function)
     def wrapped(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
-        if not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
-            return function(*arguments, **options)
-        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+        with own_precision():
             return function(*arguments, **options)
 
     return wrapped
@@ -85,13 +98,9 @@ def opaque_in_own_precision(function: Callable[_Given, _Result]) -> Callable[_Gi
     @functools.wraps(function)
     def call(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
         if torch.compiler.is_dynamo_compiling():
-            from ndstack.ops.runtime import dynamo
-
-            result: _Result = dynamo.call(call, *arguments, **options)
-            return result
+            return untraced(call, *arguments, **options)
         refuse_recording()
-        if not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
+        with own_precision():
             return function(*arguments, **options)
-        return in_own_precision(function)(*arguments, **options)
 
     return call

@@ -7,9 +7,11 @@ are not compiled, and nothing is said.
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from ndstack.ops.runtime import numba_internals
 
@@ -18,6 +20,9 @@ PATIENCE = 2.0
 
 COMPILED: list[tuple[str, float]] = []
 """The functions that this process has compiled, and the seconds that each took."""
+
+LISTENERS: list[Callable[[object], None]] = []
+"""Called with numba's dispatcher when the compilation of a function that Python calls starts."""
 
 _log = logging.getLogger("ndstack")
 
@@ -30,12 +35,19 @@ class Listener:
         self.began = 0.0
         self.name = ""
         self.timer: threading.Timer | None = None
+        self.collects = False
 
     def started(self, dispatcher: object) -> None:
         """A function is being compiled."""
         self.depth += 1
         if self.depth > 1:
             return
+        # The compiler makes millions of objects that live until it is done: looking for garbage takes a sixth
+        # of its time and finds nothing.
+        self.collects = gc.isenabled()
+        gc.disable()
+        for listener in LISTENERS:
+            listener(dispatcher)
         function = getattr(dispatcher, "py_func", None)
         module, name = getattr(function, "__module__", ""), getattr(function, "__name__", "")
         if str(module).startswith("ndstack."):
@@ -49,6 +61,8 @@ class Listener:
     def ended(self, dispatcher: object) -> None:
         """The function has been compiled."""
         self.depth -= 1
+        if self.depth == 0 and self.collects:
+            gc.enable()
         if self.depth == 0 and self.timer is not None:
             self.timer.cancel()
             self.timer = None

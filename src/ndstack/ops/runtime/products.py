@@ -1,12 +1,9 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
-"""Compiled products of small vectors and matrices, and the layer that drives a stack."""
+"""Compiled products of small vectors and matrices."""
 
-import numpy as np
-
-from ndstack.ops.runtime.compiling import internal, loop
+from ndstack.ops.runtime.compiling import loop
 
 _compiled = loop(nogil=True, fastmath={"contract"})
-_making = internal(nogil=True, fastmath={"contract"})
 _summing = loop(nogil=True, fastmath={"reassoc", "contract", "nsz"})
 
 
@@ -78,42 +75,3 @@ def add_dots(matrix, vector, result):
         result[k + 3] += x
     for k in range(whole, result.size):
         result[k] += dot(vector, matrix[k])
-
-
-@_making
-def layer(hidden, stride, weight, bias, controls):
-    """controls = bias + weight hidden, for each row of a batch.
-
-    Shapes, all flat: hidden [B, H] with a stride between rows, weight [C, H], bias [C], controls
-    [B, C].
-    """
-    size = bias.size
-    units = weight.size // size
-    columns = np.empty((units, size), weight.dtype)
-    for c in range(size):
-        for k in range(units):
-            columns[k, c] = weight[c * units + k]
-    for b in range(controls.size // size):
-        row = controls[b * size : (b + 1) * size]
-        copy(bias, row)
-        add_product(hidden[b * stride : b * stride + units], columns, row)
-
-
-@_making
-def layer_backward(hidden, stride, weight, grad_controls, grad_hidden, grad_weight, grad_bias):
-    """The adjoint of `layer`; the derivatives, flat too, are overwritten."""
-    size, units = grad_bias.size, weight.size // grad_bias.size
-    batch = grad_controls.size // size
-    rows, grad_rows = weight.reshape(size, units), grad_weight.reshape(size, units)
-    states, turned = np.empty((batch, units), weight.dtype), np.empty((size, batch), weight.dtype)
-    grad_hidden[:] = 0
-    grad_weight[:] = 0
-    for b in range(batch):
-        own = grad_controls[b * size : (b + 1) * size]
-        add_product(own, rows, grad_hidden[b * units : (b + 1) * units])
-        copy(hidden[b * stride :], states[b])
-        for c in range(size):
-            turned[c, b] = own[c]
-    for c in range(size):
-        add_product(turned[c], states, grad_rows[c])
-        grad_bias[c] = turned[c].sum()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import torch
 
@@ -42,36 +41,26 @@ def get_num_threads() -> int:
     return torch.get_num_threads() if _wanted is None else _wanted
 
 
-def share(batch: int, work: Callable[[int, int], None], cost: float = 1e9) -> None:
-    """Call work(first, last) on parts of range(batch), at the same time on several threads.
+def share(batch: int, work: Callable[..., None], cost: float = 1e9, *arguments: object) -> None:
+    """Call work(first, last, *arguments) on parts of range(batch), at the same time on several threads.
 
     Args:
         batch: how many sequences there are.
-        work: does the sequences first..last-1, without holding the interpreter's lock.
+        work: does the sequences first..last-1, without holding the interpreter's lock, and writes its results
+            into its arguments.
         cost: multiply-adds of the whole call; a small call is not worth a second thread.
+        arguments: passed on to every call.
     """
     parts = min(get_num_threads(), batch, 1 + int(cost / WORTH_A_THREAD))
     if parts <= 1:
-        work(0, batch)
+        work(0, batch, *arguments)
         return
     bounds = [batch * part // parts for part in range(parts + 1)]
     pool = _threads(parts - 1)
-    others = [pool.submit(work, bounds[j], bounds[j + 1]) for j in range(1, parts)]
-    work(bounds[0], bounds[1])
+    others = [pool.submit(work, bounds[j], bounds[j + 1], *arguments) for j in range(1, parts)]
+    work(bounds[0], bounds[1], *arguments)
     for other in others:
         other.result()
-
-
-def over_rows(kernel: Callable[..., None], rows: int, cost: int, *arguments: Any) -> None:
-    """Call kernel(first, last, *arguments) on parts of range(rows), as `share` does.
-
-    Args:
-        kernel: compiled without the interpreter's lock; writes its results into its arguments.
-        rows: how many rows there are.
-        cost: multiply-adds per row.
-        arguments: passed on to every call.
-    """
-    share(rows, lambda first, last: kernel(first, last, *arguments), rows * cost)
 
 
 def _threads(count: int) -> ThreadPoolExecutor:

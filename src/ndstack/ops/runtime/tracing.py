@@ -27,14 +27,19 @@ def opaque(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
     @functools.wraps(function)
     def call(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
         if torch.compiler.is_dynamo_compiling():
-            from ndstack.ops.runtime import dynamo
-
-            result: _Result = dynamo.call(function, *arguments, **options)
-            return result
+            return untraced(function, *arguments, **options)
         refuse_recording()
         return function(*arguments, **options)
 
     return call
+
+
+def untraced(function: Callable[..., _Result], *arguments: object, **options: object) -> _Result:
+    """Call a function, and everything that it calls, without a trace of `torch.compile`."""
+    from ndstack.ops.runtime import dynamo
+
+    result: _Result = dynamo.call(function, *arguments, **options)
+    return result
 
 
 def transformed() -> bool:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ndstack.ops.fused.one_step import StepGradients
 from ndstack.ops.runtime.addresses import (
     KIND,
     address,
@@ -14,60 +13,44 @@ from ndstack.ops.runtime.addresses import (
     empty_with_address,
     optional,
     optional_rows,
-    rows,
     written,
     zeros,
 )
-from ndstack.ops.runtime.autograd import (
-    Context,
-    Gradients,
-    Operation,
-    contiguous_rows,
-    refuse_second_derivatives,
-)
-from ndstack.ops.runtime.threads import over_rows
+from ndstack.ops.runtime.autograd import Context, Gradients, Operation, refuse_second_derivatives
+from ndstack.ops.runtime.stack_step import addresses_of_given, room_for_gradients
+from ndstack.ops.runtime.threads import share
 from ndstack.ops.stratification import loops as compiled
-from ndstack.ops.stratification import step_loops as single
+from ndstack.ops.stratification import step_loops
 
 
-def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """As `ndstack.ops.stratification.naive.step`."""
-    result: tuple[Tensor, Tensor] = _Step.apply(elements, actions, vectors)
-    return result
-
-
-def forward_from_hidden(
-    elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, limit: int
-) -> tuple[Tensor, Tensor]:
-    """As `ndstack.ops.fused.one_step.Kernel` wants it; there is no limit."""
-    (batch, k, width), dtype, units = elements.shape, elements.dtype, hidden.shape[1]
+def forward_step(elements: Tensor, given: Sequence[Tensor], limit: int) -> tuple[Tensor, Tensor]:
+    """As `ndstack.ops.runtime.stack_step.StepKernel` wants it; there is no limit."""
+    (batch, k, width), dtype = elements.shape, elements.dtype
     new, new_at = empty_with_address(dtype, batch, k + 1, width)
     reading, reading_at = empty_with_address(dtype, batch, width - 1)
-    single.step_from_hidden(
+    step_loops.step(
         KIND[dtype], batch, k, width - 1, address(elements, dtype, batch, k, width),
-        *rows(hidden, dtype, batch, units), units,
-        address(weight, dtype, 1 + width, units), address(bias, dtype, 1 + width), reading_at, new_at,
+        *addresses_of_given(given, dtype, batch, 2, width - 1), reading_at, new_at,
     )  # fmt: skip
     return reading, new
 
 
-def backward_from_hidden(
-    saved: Sequence[Tensor], grad_reading: Tensor | None, grad_new: Tensor | None
-) -> StepGradients:
-    """As `ndstack.ops.fused.one_step.Kernel` wants it."""
-    elements, hidden, weight, bias, new = saved
-    (batch, k, width), dtype, units = elements.shape, elements.dtype, hidden.shape[1]
-    given = ((batch, k, width), (batch, units), (1 + width, units), (1 + width,))
-    grads = [empty_with_address(dtype, *shape) for shape in given]
-    after = (batch, k + 1, width)
-    single.step_from_hidden_backward(
-        KIND[dtype], batch, k, width - 1, address(elements, dtype, *given[0]),
-        *rows(hidden, dtype, *given[1]), units,
-        address(weight, dtype, *given[2]), address(bias, dtype, *given[3]), address(new, dtype, *after),
-        *optional_rows(grad_reading, dtype, batch, width - 1), optional(grad_new, dtype, *after),
-        *(place for _, place in grads),
+def backward_step(
+    elements: Tensor,
+    given: Sequence[Tensor],
+    new: Tensor,
+    grad_reading: Tensor | None,
+    grad_new: Tensor | None,
+) -> list[Tensor]:
+    """As `ndstack.ops.runtime.stack_step.StepKernel` wants it."""
+    (batch, k, width), dtype, after = elements.shape, elements.dtype, new.shape
+    grads, places = room_for_gradients(elements, given)
+    step_loops.step_backward(
+        KIND[dtype], batch, k, width - 1, address(elements, dtype, batch, k, width),
+        *addresses_of_given(given, dtype, batch, 2, width - 1), address(new, dtype, batch, k + 1, width),
+        *optional_rows(grad_reading, dtype, batch, width - 1), optional(grad_new, dtype, *after), *places,
     )  # fmt: skip
-    return grads[0][0], grads[1][0], grads[2][0], grads[3][0]
+    return grads
 
 
 def scan(strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool) -> tuple[Tensor, Tensor]:
@@ -86,8 +69,8 @@ class _Scan(Operation):
         weights, parents = empty(dtype, lines, n, 2), empty(torch.int32, lines, total)
         kept, befores = empty(dtype, lines, total), empty(dtype, lines, n)
         outputs = (weights, readings, final, parents, kept, befores)
-        over_rows(
-            compiled.scan, lines, n * m * 8, array(strengths, dtype, lines, total - n),
+        share(
+            lines, compiled.scan, lines * n * m * 8, array(strengths, dtype, lines, total - n),
             array(actions, dtype, lines, n, 2), array(vectors, dtype, lines, total, m), logits,
             *(written(tensor, tensor.dtype, *tensor.shape) for tensor in outputs),
         )  # fmt: skip
@@ -102,8 +85,8 @@ class _Scan(Operation):
         (lines, n, _), (_, total, m), dtype = weights.shape, vectors.shape, vectors.dtype
         grad_strengths, grad_actions = empty(dtype, lines, total - n), empty(dtype, lines, n, 2)
         grad_vectors = zeros(dtype, lines, total, m)
-        over_rows(
-            compiled.scan_backward, lines, n * m * 16,
+        share(
+            lines, compiled.scan_backward, lines * n * m * 16,
             array(weights, dtype, lines, n, 2), array(vectors, dtype, lines, total, m), ctx.logits,
             array(record[0], torch.int32, lines, total), array(record[1], dtype, lines, total),
             array(record[2], dtype, lines, n),
@@ -112,40 +95,3 @@ class _Scan(Operation):
             written(grad_vectors, dtype, lines, total, m),
         )  # fmt: skip
         return grad_strengths, grad_actions, grad_vectors, None
-
-
-class _Step(Operation):
-    @staticmethod
-    def forward(ctx: Context, elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        elements, actions = elements.contiguous(), contiguous_rows(actions)
-        vectors = contiguous_rows(vectors)
-        (batch, k, width), dtype = elements.shape, elements.dtype
-        new, new_at = empty_with_address(dtype, batch, k + 1, width)
-        reading, reading_at = empty_with_address(dtype, batch, width - 1)
-        single.step(
-            KIND[dtype], batch, k, width - 1, address(elements, dtype, batch, k, width),
-            *rows(actions, dtype, batch, 2), *rows(vectors, dtype, batch, width - 1),
-            reading_at, new_at,
-        )  # fmt: skip
-        ctx.save_for_backward(elements, actions, new)
-        ctx.set_materialize_grads(False)
-        return reading, new
-
-    @staticmethod
-    def backward(ctx: Context, grad_reading: Tensor | None, grad_new: Tensor | None) -> Gradients:
-        refuse_second_derivatives()
-        elements, actions, new = ctx.saved_tensors
-        (batch, k, width), dtype = elements.shape, elements.dtype
-        shapes, after = ((batch, k, width), (batch, 2), (batch, width - 1)), (batch, k + 1, width)
-        grads = [empty_with_address(dtype, *shape) for shape in shapes]
-        if grad_reading is not None:
-            grad_reading = contiguous_rows(grad_reading)
-        if grad_new is not None:
-            grad_new = grad_new.contiguous()
-        single.step_backward(
-            KIND[dtype], batch, k, width - 1, address(elements, dtype, *shapes[0]),
-            *rows(actions, dtype, *shapes[1]), address(new, dtype, *after),
-            *optional_rows(grad_reading, dtype, *shapes[2]), optional(grad_new, dtype, *after),
-            *(place for _, place in grads),
-        )  # fmt: skip
-        return tuple(grad for grad, _ in grads)

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
-"""Compiled loops of the stratification stack (section 3.3.1), used by `stratification_cpu`.
+"""Compiled loops of the stratification stack (section 3.3.1), used by `cpu`.
 
 An element whose strength has reached 0 never counts again, and elements lose strength from the
 top down, so those that still count form a true stack. A scan keeps it as a chain: `parent[i]` is
@@ -26,14 +26,14 @@ _internal = internal(nogil=True)
 
 
 @_internal
-def _add_to_base(vector, base):
+def add_to_base(vector, base):
     """base += 0 v: nan where v is not finite."""
     for j in range(base.size):
         base[j] += 0 * vector[j]
 
 
 @_internal
-def _finite(values):
+def finite(values):
     """Whether all numbers of an array of one dimension are finite."""
     found = True
     for j in range(values.size):
@@ -42,7 +42,7 @@ def _finite(values):
 
 
 @_internal
-def _known(values):
+def known(values):
     """Whether no number of an array of one dimension is nan."""
     found = True
     for j in range(values.size):
@@ -51,7 +51,7 @@ def _known(values):
 
 
 @_internal
-def _read(top, parent, strength, vectors, base, reading):
+def read(top, parent, strength, vectors, base, reading):
     """r = sum_i min(s[i], max(0, 1 - sum_{j>i} s[j])) v[i], from the top down."""
     one = strength.dtype.type(1)
     above = strength.dtype.type(0)
@@ -65,8 +65,8 @@ def _read(top, parent, strength, vectors, base, reading):
 
 
 @_internal
-def _read_backward(top, parent, strength, vectors, grad_reading, grad_strength, grad_vectors):
-    """The adjoint of `_read`, added to `grad_strength` and `grad_vectors`."""
+def read_backward(top, parent, strength, vectors, grad_reading, grad_strength, grad_vectors):
+    """The adjoint of `read`, added to `grad_strength` and `grad_vectors`."""
     one = strength.dtype.type(1)
     above = strength.dtype.type(0)
     i = top
@@ -89,7 +89,7 @@ def _read_backward(top, parent, strength, vectors, grad_reading, grad_strength, 
 
 
 @_internal
-def _pop(amount, top, parent, strength):
+def pop_thickness(amount, top, parent, strength):
     """s'[i] = max(0, s[i] - max(0, pop - sum_{j>i} s[j])), from the top down.
 
     Returns the new top, -1 if there is none, and its strength before. Elements above it keep the
@@ -110,8 +110,8 @@ def _pop(amount, top, parent, strength):
 
 
 @_internal
-def _pop_backward(amount, old_top, new_top, before, parent, strength, grad_strength):
-    """Undo `_pop` and return the derivative by its amount; `grad_strength` becomes that before."""
+def pop_backward(amount, old_top, new_top, before, parent, strength, grad_strength):
+    """Undo `pop_thickness` and return the derivative by its amount; `grad_strength` becomes that before."""
     above = strength.dtype.type(0)
     i = old_top
     while i != new_top:
@@ -130,7 +130,7 @@ def _pop_backward(amount, old_top, new_top, before, parent, strength, grad_stren
 
 
 @_internal
-def _load(strengths, parent, strength):
+def load(strengths, parent, strength):
     """Chain up the elements that count, and the last one in any case; returns the top."""
     top = -1
     for i in range(strengths.size):
@@ -142,19 +142,19 @@ def _load(strengths, parent, strength):
 
 
 @_internal
-def _begin(strengths, vectors, base):
+def begin(strengths, vectors, base):
     """The base of the elements to start from; returns whether their strengths have a meaning."""
     base[:] = 0
     for i in range(strengths.size):
-        _add_to_base(vectors[i], base)
-    clean = _known(strengths)
+        add_to_base(vectors[i], base)
+    clean = known(strengths)
     if not clean:
         base[:] = np.nan
     return clean
 
 
 @_internal
-def _unload(top, parent, strength, clean, final):
+def unload(top, parent, strength, clean, final):
     """The strengths of all elements, in the end."""
     final[:] = 0 if clean else np.nan
     while top >= 0 and clean:
@@ -163,18 +163,35 @@ def _unload(top, parent, strength, clean, final):
 
 
 @_internal
-def _meaningful(weights, vectors, kept):
+def meaningful(weights, vectors, kept):
     """Whether all numbers of a row have a meaning, so that it has derivatives."""
-    found = _known(kept)
+    found = known(kept)
     for t in range(weights.shape[0]):
-        found &= _known(weights[t])
+        found &= known(weights[t])
     for i in range(vectors.shape[0]):
-        found &= _finite(vectors[i])
+        found &= finite(vectors[i])
     return found
 
 
 @_internal
-def _sigmoid(x):
+def advance(i, top, weights, parent, strength, vectors, base, reading):
+    """One step with the weights (push, pop): pop from `top` on, lay element i there, and read.
+
+    Returns the strength of the new top before, as `pop_thickness`, and whether the weights have a meaning.
+    """
+    parent[i], before = pop_thickness(weights[1], top, parent, strength)
+    strength[i] = weights[0]
+    add_to_base(vectors[i], base)
+    meant = known(weights)
+    if not meant:
+        base[:] = np.nan
+    read(i, parent, strength, vectors, base, reading)
+    return before, meant
+
+
+@_internal
+def sigmoid(x):
+    """1 / (1 + e^-x)."""
     one = type(x)(1)
     return one / (one + np.exp(-x))
 
@@ -193,22 +210,17 @@ def scan(
     base = np.empty(vectors.shape[2], vectors.dtype)
     for row in range(first, last):
         parent, strength = parents[row], kept[row]
-        top = _load(strengths[row], parent, strength)
-        clean = _begin(strengths[row], vectors[row], base)
+        top = load(strengths[row], parent, strength)
+        clean = begin(strengths[row], vectors[row], base)
         for t in range(n):
             for a in range(2):
                 action = actions[row, t, a]
-                weights[row, t, a] = _sigmoid(action) if logits else action
-            top, befores[row, t] = _pop(weights[row, t, 1], top, parent, strength)
-            i = start + t
-            parent[i], strength[i] = top, weights[row, t, 0]
-            top = i
-            _add_to_base(vectors[row, i], base)
-            if not _known(weights[row, t]):
-                clean = False
-                base[:] = np.nan
-            _read(top, parent, strength, vectors[row], base, readings[row, t])
-        _unload(top, parent, strength, clean, final[row])
+                weights[row, t, a] = sigmoid(action) if logits else action
+            befores[row, t], meant = advance(
+                start + t, top, weights[row, t], parent, strength, vectors[row], base, readings[row, t]
+            )
+            top, clean = start + t, clean and meant
+        unload(top, parent, strength, clean, final[row])
 
 
 @_compiled
@@ -222,7 +234,7 @@ def scan_backward(
     strength = np.empty(start + n, vectors.dtype)
     grad = np.empty(start + n, vectors.dtype)
     for row in range(first, last):
-        if not _meaningful(weights[row], vectors[row], kept[row]):
+        if not meaningful(weights[row], vectors[row], kept[row]):
             grad_actions[row] = np.nan
             grad_vectors[row] = np.nan
             grad_strengths[row] = np.nan
@@ -232,9 +244,9 @@ def scan_backward(
         grad[:] = grad_final[row]
         for t in range(n - 1, -1, -1):
             i = start + t
-            _read_backward(i, parent, strength, vectors[row], grad_readings[row, t], grad, grad_vectors[row])
+            read_backward(i, parent, strength, vectors[row], grad_readings[row, t], grad, grad_vectors[row])
             grad_actions[row, t, 0] = grad[i]
-            grad_actions[row, t, 1] = _pop_backward(
+            grad_actions[row, t, 1] = pop_backward(
                 weights[row, t, 1], i - 1, parent[i], befores[row, t], parent, strength, grad
             )
             if logits:
@@ -246,7 +258,7 @@ def scan_backward(
 
 
 @_internal
-def _squashed(values, squash, vector):
+def squash_vector(values, squash, vector):
     """The vector to push, squashed or as given."""
     for j in range(vector.size):
         vector[j] = values[j]

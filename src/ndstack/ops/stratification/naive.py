@@ -6,7 +6,7 @@ Element i, pushed at step i, has a vector v[i], never changed, and a strength s_
     s_t[t] = push_t
     r_t    = sum_i min(s_t[i], max(0, 1 - sum_{j=i+1}^t s_t[j])) v[i].
 
-This is plain torch, for any device. `operation` describes the arguments.
+This is plain torch, for any device; `__init__.py` describes the arguments.
 """
 
 import torch

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
-"""Compiled loops of the superposition stack (section 3.3.2), used by `superposition_cpu`.
+"""Compiled loops of the superposition stack (section 3.3.2), used by `cpu`.
 
 A stack of height h over vectors of size m is flat, h*m numbers, top first: number f of a cell has
 the same number of the cell above at f - m and of the cell below at f + m. Weights are ordered

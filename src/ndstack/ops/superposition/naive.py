@@ -7,7 +7,7 @@ A stack is its cells, top first, [N, h, m]. With V_{t-1}[0] = v_t the step is
 and the reading is V_t[1]. Below the last cell everything is 0; a depth limit K makes V_t[i] = 0
 for i > K. Weights are ordered (push, noop, pop), as in the text.
 
-This is plain torch, for any device. `operation` describes the arguments.
+This is plain torch, for any device; `__init__.py` describes the arguments.
 """
 
 import torch

@@ -1,0 +1,67 @@
+# mypy: allow-untyped-calls
+"""Compile the backward pass in a second process while this one compiles the forward pass.
+
+numba compiles one function at a time per process. The first training step of a network needs two large ones,
+forward and backward, so it would take twice as long as it has to. While the forward pass is being compiled, a
+second process compiles the backward pass and leaves it in the cache on disk, where this process finds it.
+
+    python -m ndstack.ops.runtime.beside MODULE DTYPE
+
+compiles `backward` of a module for the arguments that its function `example_of_backward` returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import subprocess
+import sys
+
+import numba
+
+from ndstack.ops.runtime import compile_messages, numba_internals
+from ndstack.processes import cores, tied_children
+
+_wanted: dict[str, str] = {}
+"""Modules whose backward pass will be needed if their forward pass has to be compiled, and the dtype."""
+_processes: dict[str, subprocess.Popen[bytes]] = {}
+
+
+def expect_backward(module: str, dtype: str) -> None:
+    """Compile `backward` of this module beside `forward`, if `forward` is about to be compiled."""
+    _wanted[module] = dtype
+
+
+def wait_for_backward(module: str) -> None:
+    """Wait until `backward` of this module is in the cache, if another process is compiling it."""
+    _wanted.pop(module, None)
+    process = _processes.pop(module, None)
+    if process is not None:
+        process.wait()
+
+
+def _started(dispatcher: object) -> None:
+    """A function is being compiled in this process."""
+    function = getattr(dispatcher, "py_func", None)
+    module, name = getattr(function, "__module__", ""), getattr(function, "__name__", "")
+    dtype = _wanted.pop(module, None)
+    kept = numba_internals.cache_folder(dispatcher) is not None
+    if dtype is None or name != "forward" or not kept or cores() < 2:
+        return
+    command = [sys.executable, "-m", "ndstack.ops.runtime.beside", module, dtype]
+    null = subprocess.DEVNULL
+    with contextlib.suppress(OSError), tied_children():  # without it, this process compiles both
+        _processes[module] = subprocess.Popen(command, stdin=null, stdout=null, stderr=null)
+
+
+def main(module: str, dtype: str) -> None:
+    """Compile the backward pass of a module for one dtype."""
+    loops = importlib.import_module(module)
+    arguments = loops.example_of_backward(dtype)
+    loops.backward.compile(tuple(numba.typeof(argument) for argument in arguments))
+
+
+compile_messages.LISTENERS.append(_started)
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

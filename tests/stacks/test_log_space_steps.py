@@ -1,0 +1,141 @@
+"""Single steps of sequences that even float64 loses: they continue a chart in log space."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+from torch import Tensor
+
+from ndstack.ops.nondeterministic import naive
+from ndstack.ops.nondeterministic.log_space import in_log_space
+from ndstack.stacks import Nondeterministic, NondeterministicState
+
+SCALE = 3000.0
+STACKS = pytest.mark.parametrize(
+    "stack",
+    [
+        Nondeterministic(2, 2),
+        Nondeterministic(2, 2, window=6),
+        Nondeterministic(2, 3, bottom_fix=False),
+        Nondeterministic(2, 2, vector_size=2),
+        Nondeterministic(2, 2, vector_size=2, window=5),
+    ],
+    ids=["rns", "window", "ns", "vrns", "vrns-window"],
+)
+
+
+def given(stack: Nondeterministic, batch: int, n: int) -> tuple[Tensor, Tensor | None]:
+    """Actions, of which the last sequence alone needs no log space, and vectors."""
+    torch.manual_seed(5)
+    actions = SCALE * torch.randn(batch, n, stack.action_size, dtype=torch.float64)
+    actions[-1] /= SCALE
+    vectors = torch.rand(batch, n, stack.push_size, dtype=torch.float64) if stack.push_size else None
+    return actions.requires_grad_(), vectors
+
+
+def steps(
+    stack: Nondeterministic, state: NondeterministicState, actions: Tensor, vectors: Tensor | None
+) -> tuple[list[Tensor], NondeterministicState]:
+    """The readings of single steps, and the last state."""
+    readings = []
+    for t in range(actions.shape[1]):
+        state = stack.step(state, actions[:, t], None if vectors is None else vectors[:, t])
+        readings.append(state.reading)
+    return readings, state
+
+
+def expected(stack: Nondeterministic, actions: Tensor, vectors: Tensor | None) -> Tensor:
+    """The readings by the equations, over the whole sequence."""
+    bottom = None if stack.bottom is None else torch.sigmoid(stack.bottom)
+    return in_log_space(actions, stack.setting(), vectors, bottom)[0].flatten(2)
+
+
+def assert_same(readings: Tensor, whole: Tensor, actions: Tensor) -> None:
+    """Equal values, and equal gradients of a sum with random factors."""
+    torch.testing.assert_close(readings, whole, rtol=1e-9, atol=1e-9)
+    factors = torch.randn(whole.shape, generator=torch.Generator().manual_seed(1), dtype=whole.dtype)
+    found, wanted = (torch.autograd.grad((x * factors).sum(), actions)[0] for x in (readings, whole))
+    torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-9)
+
+
+@STACKS
+def test_steps_of_lost_sequences_equal_the_equations(stack: Nondeterministic) -> None:
+    actions, vectors = given(stack, 6, 20)
+    readings, state = steps(stack, stack.start(6, dtype=torch.float64), actions, vectors)
+    assert state.chart is not None
+    assert state.chart.log_space is not None
+    assert_same(torch.stack(readings, 1), expected(stack, actions, vectors), actions)
+
+
+def test_steps_in_float32_reach_log_space_by_way_of_float64() -> None:
+    stack = Nondeterministic(2, 2)
+    actions, _ = given(stack, 6, 12)
+    readings, _ = steps(stack, stack.start(6), actions.float(), None)
+    whole = expected(stack, actions.float().double(), None)
+    torch.testing.assert_close(torch.stack(readings, 1), whole.float(), rtol=1e-5, atol=1e-6)
+
+
+@STACKS
+def test_each_step_does_the_work_of_one_step(
+    stack: Nondeterministic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[int] = []
+    plain = naive.Stepper.step
+
+    def counted(self: naive.Stepper, *actions: Tensor) -> list[Tensor]:
+        done.append(self.time)
+        return plain(self, *actions)
+
+    monkeypatch.setattr(naive.Stepper, "step", counted)
+    actions, vectors = given(stack, 6, 24)
+    _, state = steps(stack, stack.start(6, dtype=torch.float64), actions, vectors)
+    assert state.chart is not None
+    assert state.chart.log_space is not None
+    assert done == list(range(24))
+
+
+@STACKS
+def test_a_tree_of_lost_states(stack: Nondeterministic) -> None:
+    """Two branches after a trunk, the second one from a state that has had a successor."""
+    actions, vectors = given(stack, 6, 24)
+    trunk, first, second = (slice(10), slice(10, 17), slice(17, 24))
+
+    def part(some: slice) -> tuple[Tensor, Tensor | None]:
+        return actions[:, some], None if vectors is None else vectors[:, some]
+
+    readings, state = steps(stack, stack.start(6, dtype=torch.float64), *part(trunk))
+    assert state.chart is not None
+    assert state.chart.log_space is not None
+    one, _ = steps(stack, state, *part(first))
+    two, _ = steps(stack, state, *part(second))
+    found = torch.stack([*readings, *one, *two], 1)
+    wholes = []
+    for branch in (first, second):
+        both = [torch.cat([x[:, trunk], x[:, branch]], 1) for x in (actions, vectors) if x is not None]
+        wholes.append(expected(stack, both[0], both[1] if len(both) == 2 else None))
+    assert_same(found, torch.cat([wholes[0], wholes[1][:, 10:]], 1), actions)
+
+
+def test_rows_of_lost_states_can_be_selected_and_detached() -> None:
+    stack = Nondeterministic(2, 2)
+    actions, _ = given(stack, 6, 20)
+    before, state = steps(stack, stack.start(6, dtype=torch.float64), actions[:, :10], None)
+    rows = torch.tensor([1, 5, 1, 0])
+    after, _ = steps(stack, state.select(rows), actions[rows][:, 10:], None)
+    found = torch.cat([torch.stack(before, 1)[rows], torch.stack(after, 1)], 1)
+    assert_same(found, expected(stack, actions[rows], None), actions)
+    cut, _ = steps(stack, state.detach(), actions[:, 10:], None)
+    past = torch.cat([actions[:, :10].detach(), actions[:, 10:]], 1)
+    assert_same(torch.stack(cut, 1), expected(stack, past, None)[:, 10:], actions)
+
+
+def test_a_lost_state_can_be_pickled() -> None:
+    stack = Nondeterministic(2, 2)
+    actions = given(stack, 6, 12)[0].detach()
+    _, state = steps(stack, stack.start(6, dtype=torch.float64), actions[:, :8], None)
+    copy = pickle.loads(pickle.dumps(state))
+    kept, _ = steps(stack, state, actions[:, 8:], None)
+    again, _ = steps(stack, copy, actions[:, 8:], None)
+    assert torch.equal(torch.stack(kept), torch.stack(again))
