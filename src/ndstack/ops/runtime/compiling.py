@@ -27,6 +27,7 @@ _IMPORT = re.compile(rb"^\s*from ndstack([\w.]*) import (\([^)]*\)|[^\n]*)", re.
 
 
 _HOW: dict[str, Any] = numba_internals.compile_as_whole()
+numba_internals.trust_indices("ndstack.ops")
 
 Compiled = Callable[..., Any]
 """A compiled function; numba infers the types of its arguments and of its result."""

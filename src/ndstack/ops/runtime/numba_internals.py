@@ -15,10 +15,10 @@ from typing import Any
 _LOCATORS = ("UserProvidedCacheLocator", "InTreeCacheLocator", "UserWideCacheLocator")
 
 
-def _part(name: str) -> Any:
+def _part(name: str, room: str = "core") -> Any:
     """A module of numba; None if there is no such module."""
     try:
-        return importlib.import_module(f"numba.core.{name}")
+        return importlib.import_module(f"numba.{room}.{name}")
     except ImportError:
         return None
 
@@ -60,6 +60,33 @@ def compile_as_whole() -> dict[str, Any]:
     if not known or not hasattr(builder, "define_nopython_pipeline"):
         return {}
     return {"pipeline_class": importlib.import_module("ndstack.ops.runtime.linking").Compiler}
+
+
+def trust_indices(package: str) -> bool:
+    """Compile the functions of a package on the understanding that they use no negative indices.
+
+    By itself numba tests every index that may be negative, which keeps loops from reading whole vectors.
+    Fallback: every index is tested.
+
+    Args:
+        package: its full name; functions of other packages are compiled as before.
+
+    Returns:
+        Whether numba can be told.
+    """
+    arrays = _part("arrayobj", "np")
+    plain = getattr(arrays, "fix_integer_index", None)
+    if plain is None:
+        return False
+    prefix = "_ZN" + "".join(f"{len(part)}{part}" for part in package.split("."))
+
+    def fix_integer_index(context: Any, builder: Any, kind: Any, index: Any, *rest: Any) -> Any:
+        if builder.function.name.startswith(prefix):
+            return context.cast(builder, index, kind, _part("types").intp)
+        return plain(context, builder, kind, index, *rest)
+
+    arrays.fix_integer_index = fix_integer_index
+    return True
 
 
 def cache_folder(dispatcher: object) -> str | None:
