@@ -1,6 +1,6 @@
 """How many threads the compiled kernels use, and how they share a batch.
 
-The kernels release the interpreter's lock, so ordinary threads do; they sleep when there is nothing
+The kernels release the interpreter's lock, so ordinary threads are enough; they sleep when there is nothing
 to do and never compete with torch's own. A call splits the batch once, for a whole sequence.
 """
 
@@ -17,7 +17,7 @@ from ndstack.errors import NdstackError
 __all__ = ["get_num_threads", "set_num_threads"]
 
 WORTH_A_THREAD = 5_000_000
-"""So many multiply-adds take about as long as waking a thread takes on a busy machine."""
+"""About how many multiply-adds take as long as waking a thread on a busy machine."""
 
 _wanted: int | None = None
 _pool: tuple[int, ThreadPoolExecutor] | None = None
@@ -32,12 +32,12 @@ def set_num_threads(count: int | None) -> None:
 
 
 def get_wanted() -> int | None:
-    """What `set_num_threads` was last told."""
+    """Return the number that `set_num_threads` was last given."""
     return _wanted
 
 
 def get_num_threads() -> int:
-    """The number of threads of the compiled kernels."""
+    """Return the number of threads of the compiled kernels."""
     return torch.get_num_threads() if _wanted is None else _wanted
 
 
@@ -64,7 +64,7 @@ def share(batch: int, work: Callable[..., None], cost: float = 1e9, *arguments: 
 
 
 def _threads(count: int) -> ThreadPoolExecutor:
-    """A pool of at least `count` threads."""
+    """Return a pool of at least `count` threads."""
     global _pool
     if _pool is None or _pool[0] < count:
         _pool = count, ThreadPoolExecutor(count, thread_name_prefix="ndstack")
@@ -72,7 +72,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    """A forked process has none of its parent's threads."""
+    """Forget the pool in a forked process, which has none of its parent's threads."""
     global _pool
     _pool = None
 
