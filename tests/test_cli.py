@@ -279,7 +279,7 @@ def test_dataset(tmp_path):
 
 def test_demo(tmp_path):
     text = ok("demo", "--quick", "--out", tmp_path / "demo")
-    assert all(words in text for words in ("rns-2-3", "lstm", "The most probable one: probability"))
+    assert all(words in text for words in ("rns-2-3", "lstm", "The most probable run: probability"))
     made = {path.name for path in (tmp_path / "demo").iterdir()}
     pictures = {"curves.svg", "by-length.svg", "stacks.svg", "attention.svg"}
     assert made == {"rns-2-3", "lstm", "results.json"} | pictures
@@ -304,7 +304,7 @@ def test_a_folder_that_is_there_is_refused_before_anything_is_sampled(tmp_path):
         (("sample", "dyck", "--lengths", "80:40"), "'80:40' is not a range of lengths"),
         (("sample", "dyck", "--lengths", "x"), "'x' is not a range of lengths"),
         (("sample", "dyck", "--lengths", "40:"), "'40:' is not a range of lengths"),
-        (("sample", "dyck", "--lengths", "99999999999999999999"), "is more than 20,000"),
+        (("sample", "dyck", "--lengths", "99999999999999999999"), "expected at most 20,000"),
         (("sample", "dyck(k=99999999999)"), "expected 1 to 10,000"),
         (("probability", "marked-reversal(k=12)", "10#01"), "'10#01' is not a symbol"),
         (("sample", "dyck", "--count", "x"), "--count"),

@@ -96,7 +96,7 @@ def test_only_what_has_learned_its_language_comes_in(tmp_path):
     found = zoo_entries.add(place, into=into)
     assert (found.name, found.record.test_difference) == (name, 0.02)
     assert (into / name.removeprefix("zoo:") / "best.safetensors").exists()
-    with pytest.raises(NdstackError, match="is in the zoo already"):
+    with pytest.raises(NdstackError, match="in the zoo is as good"):
         zoo_entries.add(place, into=into)
     lines = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
     worse = [line | {"validation_difference": 0.05} for line in lines]

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ndstack.errors import BusyError, DatasetError, NdstackError, first_problem
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 M = TypeVar("M", bound="BaseModel")
+T = TypeVar("T")
 
 LOCK = ".lock"
 HALF = ".tmp"
@@ -179,13 +180,33 @@ def read_bytes(path: Path, error: type[NdstackError] = NdstackError) -> bytes:
         raise error(f"cannot read {path}: {problem.strerror or problem}") from None
 
 
-def read_json(path: Path, error: type[NdstackError] = NdstackError) -> Any:
+def read_json(path: Path, error: type[NdstackError] = NdstackError) -> object:
     """Return the value in a JSON file; problems are raised as the given error, in one line."""
     content = read_bytes(path, error)
     try:
-        return json.loads(content)
+        found: object = json.loads(content)
     except (ValueError, RecursionError) as problem:
         raise error(f"{path} is not JSON: {' '.join(str(problem).split())}") from None
+    return found
+
+
+def read_json_as(path: Path, kind: type[T], expected: str, hint: str = "") -> T:
+    """Return the value in a JSON file, checked by pydantic.
+
+    Args:
+        path: the JSON file.
+        kind: the type of the value.
+        expected: a description of the content, for errors.
+        hint: what to do if it is damaged.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    content = read_bytes(path)
+    try:
+        return TypeAdapter(kind).validate_json(content)
+    except ValidationError as problem:
+        found = first_problem(problem)
+        raise NdstackError(f"{path} is damaged: expected {expected}, but {found}{hint}") from None
 
 
 def read_header(path: Path, model: type[M], what: str, hint: str = "") -> M:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from ndstack import files
 from ndstack.errors import NdstackError
@@ -12,13 +12,14 @@ from ndstack.errors import NdstackError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.typing import RcKeyType
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 """The palette of Okabe and Ito, and brown."""
 DASHES = ("-", "--", "-.", ":")
 FORMATS = (".svg", ".png", ".pdf")
 
-_STYLE: Any = {
+_STYLE: dict[RcKeyType, object] = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -79,7 +80,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     files.replace(path, render(figure, path.suffix.lower()[1:]))
 
 
-def check_format(path: Path) -> None:
-    """Raise an error unless the suffix of the path is that of a picture."""
-    if path.suffix.lower() not in FORMATS:
+def check_format(path: Path | None) -> None:
+    """Raise an error if a path is given whose suffix is not that of a picture."""
+    if path is not None and path.suffix.lower() not in FORMATS:
         raise NdstackError(f"{path} cannot be drawn, expected a name that ends in {', '.join(FORMATS)}")

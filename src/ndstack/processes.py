@@ -5,8 +5,6 @@ when they import ndstack, before anything that takes long, and call `follow_pare
 system ends them with their parent, and on every system a thread ends a process whose parent has ended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

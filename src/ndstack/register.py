@@ -1,20 +1,18 @@
-"""Parts of a user's own, by name: stacks, controllers, networks, languages and tasks.
+"""Registration of users' own parts by name: stacks, controllers, networks, languages and tasks.
 
     @ndstack.register.stack("counter")
     class Counter(Stack[CounterState]):
         def __init__(self, size: int) -> None: ...
 
-From then on `counter-5` is the name of a model: it can be trained, saved, resumed, evaluated and swept.
-Another process knows the name if it can find the module that registers it. There are two ways:
+Then `counter-5` is the name of a model that can be trained, saved, resumed, evaluated and swept. Another
+process knows the name if it can find the module that registers it, in one of two ways:
 
 - an installed package names the module in an entry point of the group `ndstack.plugins`;
-- the environment variable `NDSTACK_PLUGINS` names it; several are separated by commas.
+- the environment variable `NDSTACK_PLUGINS` names it; several modules are separated by commas.
 
-Processes that are started after a part was registered import its module if they can find it: decorators note
-their modules in the environment, too (`NDSTACK_REGISTERED`).
+Processes that are started after a part was registered import its module if they can find it, because the
+decorators record modules in the environment variable `NDSTACK_REGISTERED`.
 """
-
-from __future__ import annotations
 
 import functools
 import importlib
@@ -39,7 +37,7 @@ _loaded: set[str] = set()
 
 
 class Registry:
-    """The parts of one kind. A registry is a decorator: `@ndstack.register.stack("counter")`."""
+    """The registered parts of one kind; it is used as a decorator: `@ndstack.register.stack("counter")`."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -47,10 +45,10 @@ class Registry:
         self._reserved: frozenset[str] = frozenset()
 
     def __call__(self, name: str) -> Callable[[_Part], _Part]:
-        """Register the class or function that follows under a name.
+        """Return a decorator that registers a class or function under a name.
 
         Args:
-            name: lower-case letters, digits and underscores, with hyphens before letters.
+            name: a name of lower-case letters, digits and underscores, with hyphens before letters.
         """
         if not _NAME.fullmatch(name):
             raise NdstackError(
@@ -69,19 +67,19 @@ class Registry:
         return add
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Keep the names of ndstack's own parts from being registered."""
+        """Prevent the names of ndstack's own parts from being registered."""
         self._reserved |= frozenset(names)
         for name in self._reserved & self._parts.keys():
             raise NdstackError(f"there is a {self.kind} called {name!r} already; choose another name")
 
     def find(self, name: str) -> Callable[..., object] | None:
-        """The part of this name, in this process or in a plugin; None if there is none."""
+        """Return the part of this name, in this process or in a plugin; None if there is none."""
         if name not in self._parts:
             load_plugins()
         return self._parts.get(name)
 
     def name_of(self, part: Callable[..., object]) -> str | None:
-        """The name of a class or function that is registered."""
+        """Return the name of a registered class or function; None if it is not registered."""
         return next((name for name, known in self._parts.items() if known is part), None)
 
     @property
@@ -92,10 +90,10 @@ class Registry:
 
     @property
     def hint(self) -> str:
-        """How a part of this kind is registered, for error messages."""
+        """The advice in errors about unknown names."""
         return (
-            f"a {self.kind} of your own is registered with @ndstack.register.{self.kind}, in a module that "
-            f"an entry point of the group {GROUP} or the variable {VARIABLE} names"
+            f"register your own {self.kind} with @ndstack.register.{self.kind}, in a module that an entry "
+            f"point of the group {GROUP} or the variable {VARIABLE} names"
         )
 
 
@@ -114,7 +112,7 @@ task = Registry("task")
 
 
 def load_plugins() -> None:
-    """Import the modules that the variable or entry points name, each once in this process."""
+    """Import the modules that variables or entry points name, unless they have been imported already."""
     noted = [name for name in _named_by(REGISTERED) if _can_be_found(name)]
     for name in (*_named_by(VARIABLE), *noted):
         _load(name, functools.partial(importlib.import_module, name))
@@ -127,7 +125,7 @@ def load_plugins() -> None:
 def _load(name: str, load: Callable[[], object]) -> None:
     if name in _loaded:
         return
-    _loaded.add(name)  # first, since a plugin may look up names itself
+    _loaded.add(name)  # before loading, because a plugin may search for names itself
     try:
         load()
     except Exception as error:
@@ -138,7 +136,7 @@ def _load(name: str, load: Callable[[], object]) -> None:
 
 
 def _remember(module: str) -> None:
-    """Let processes that are started from now on import the module."""
+    """Record a module, so that processes that are started later import it."""
     names = _named_by(REGISTERED)
     if module not in (*names, _SCRIPT):
         os.environ[REGISTERED] = ",".join([*names, module])
@@ -150,14 +148,14 @@ def _named_by(variable: str) -> list[str]:
 
 
 def _can_be_found(module: str) -> bool:
-    """Whether there is such a module; a process started in another folder need not know it."""
+    """Return whether there is such a module, which a process started in another folder may not find."""
     try:
         return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):  # a package above it is missing, or the name is none
+    except (ImportError, ValueError):  # its package is missing, or this is not a name
         return False
 
 
 def _origin(part: Callable[..., object]) -> tuple[str, str]:
-    """The module and the name of a part. A script is called otherwise in the processes that it starts."""
-    module = part.__module__ or _SCRIPT  # None for functions that `exec` makes
+    """Return the module and the name of a part; a script has another name in the processes that it starts."""
+    module = part.__module__ or _SCRIPT  # functions made by `exec` have no module
     return _SCRIPT if module == "__mp_main__" else module, getattr(part, "__qualname__", "")

@@ -20,7 +20,7 @@ from ndstack.analysis.explorer.catalogue import Catalogue, longest
 from ndstack.analysis.explorer.requests import RequestQueue, SupersededError, TooManyError
 from ndstack.analysis.explorer.stack_flows import flows
 from ndstack.analysis.source import EXAMPLES, Source, open_source
-from ndstack.cli.explore import explore
+from ndstack.cli.analysis import explore
 from ndstack.errors import NdstackError
 from ndstack.nn import models
 from tests.analysis.automata import random_weights

@@ -140,10 +140,10 @@ def test_evolution_of_actions_over_training(tmp_path):
     np.testing.assert_allclose(again.actions, evolution.actions, atol=1e-6)
     assert (again.inputs, again.epochs) == (evolution.inputs, evolution.epochs)
     (tmp_path / "bad.json").write_text('{"inputs": ["a"], "epochs": [1], "action_names": [], "actions": [1]}')
-    with pytest.raises(NdstackError, match="not an evolution"):
+    with pytest.raises(NdstackError, match="expected an evolution of actions"):
         figures.Evolution.load(tmp_path / "bad.json")
     (tmp_path / "bad.json").write_text("{")
-    with pytest.raises(NdstackError, match=r"bad\.json is not JSON"):
+    with pytest.raises(NdstackError, match=r"bad\.json is damaged"):
         figures.Evolution.load(tmp_path / "bad.json")
     with pytest.raises(NdstackError, match=r"cannot read .*none\.json"):
         figures.Evolution.load(tmp_path / "none.json")

@@ -12,15 +12,16 @@ from ndstack.cli import app
 from ndstack.errors import NdstackError
 from ndstack.experiments import SweepFolder, expand, gathering, make_report
 from ndstack.experiments.figures import draw_figure
-from ndstack.experiments.gathering import gather, read_folder, read_run
+from ndstack.experiments.gathering import Origin, find_runs, gather, read_run
 from ndstack.experiments.identity import record_id
 from ndstack.experiments.matching import runs_of
-from ndstack.experiments.records import CURVES, RUNS, Tables
+from ndstack.experiments.records import CURVES, RUNS, EvolutionView, HeatMapView, Tables, Views
 from ndstack.experiments.registry import all_experiments, find
 from ndstack.experiments.stack_views import measure_onsets, measure_pattern, measure_purity
 from ndstack.training import Run, RunConfig
 from ndstack.training.machine import commit
 
+EVOLUTION = Views(evolution=EvolutionView(epochs=[0, 1], values=[[0.0], [1.0]]))
 RESULTS = Path(__file__).parent.parent.parent / "results"
 
 
@@ -40,6 +41,11 @@ def made(place, curve, seconds=2.0, measured=True, **settings):
         rows = [{"length": n, "difference": curve[-1] + n / 1000} for n in (41, 99)]
         run.replace("test.json", json.dumps({"overall": {"difference": 0.5}, "by_length": rows}))
     return run
+
+
+def read_folder(folder):
+    """The rows of all runs in a folder."""
+    return [read_run(run, origin) for run, origin in find_runs(folder, Origin())]
 
 
 def rows_of(path):
@@ -82,7 +88,7 @@ def test_what_is_known_of_a_stack_is_not_measured_again(tmp_path, monkeypatch):
     run = made(tmp_path / "run", [0.9, 0.1], training={"max_epochs": 2})
     calls = []
     monkeypatch.setattr(gathering, "possible_views", lambda run: ["evolution"])
-    monkeypatch.setattr(gathering, "views_of", lambda run: calls.append(run) or {"evolution": {}})
+    monkeypatch.setattr(gathering, "views_of", lambda run: calls.append(run) or EVOLUTION)
     monkeypatch.setattr(gathering, "summarize", lambda views: {"onset_spread": 1.0})
     assert len(gather([run.folder], tmp_path / "tables").added) == 1
     before = (tmp_path / "tables" / RUNS).stat().st_mtime_ns
@@ -110,11 +116,10 @@ def test_a_run_that_started_from_another_has_its_epochs_as_a_stage(tmp_path):
     made(
         tmp_path / "long", [0.4, 0.2, 0.3], start_from="../short", training={"max_epochs": 9, "stop_after": 1}
     )
-    ((record, curve, views),) = read_folder(tmp_path)
+    ((record, curve),) = read_folder(tmp_path)
     assert record.stages == "4:20@2/10/0.005,40:80@9/1/0.005"
     assert (record.epochs, record.best_epoch, record.difference, record.ended) == (5, 4, 0.2, "converged")
     assert [one.stage for one in curve] == [1, 1, 2, 2, 2]
-    assert views == {}
     assert record.id != record_id(RunConfig.of({"language": "marked-reversal", "model": "lstm", "seed": 1}))
 
 
@@ -122,7 +127,7 @@ def test_of_a_run_with_stages_the_last_stage_counts(tmp_path):
     run = made(tmp_path / "run", [0.01, 0.02, 0.4, 0.3])
     lines = [line | {"stage": stage} for line, stage in zip(run.metrics(), (1, 1, 2, 2), strict=True)]
     run.write_metrics(lines)
-    ((record, curve, _),) = read_folder(tmp_path)
+    ((record, curve),) = read_folder(tmp_path)
     assert (record.epochs, record.best_epoch, record.difference) == (4, 4, 0.3)
     assert [one.stage for one in curve] == [1, 1, 2, 2]
 
@@ -138,7 +143,7 @@ def test_trials_of_a_sweep_know_their_experiment(small, tmp_path):
     folder = SweepFolder(tmp_path / "sweep")
     trial = expand(folder.begin(small, "paper", None))[0]
     made(folder.trial(trial), [0.2], measured=False)
-    ((record, _, _),) = read_folder(tmp_path / "sweep")
+    ((record, _),) = read_folder(tmp_path / "sweep")
     assert (record.experiment, record.label, record.test_difference) == ("small", "LSTM", None)
 
 
@@ -192,7 +197,7 @@ def test_the_report_of_tables_has_every_figure_and_says_how_many_runs(tmp_path):
     found = make_report(tmp_path / "tables")
     assert found.outputs == [output.label for one in all_experiments() for output in one.outputs]
     text = found.index.read_text(encoding="utf-8")
-    assert "Runs (a language): LSTM: 0 to 1; Strat.: 0" in text
+    assert "Runs per language: LSTM: 0 to 1; Strat.: 0" in text
     assert "| LSTM | 0.2000 |" in (tmp_path / "tables" / "report" / "figure-6.1.md").read_text()
 
 
@@ -215,11 +220,11 @@ def test_the_tables_that_are_kept_can_be_read_and_name_no_place():
 def test_what_is_measured_of_stacks():
     epochs, n = list(range(6)), 9
     outward = [[1.0 if epoch >= abs(t - 4) else 0.0 for t in range(n)] for epoch in epochs]
-    found = measure_onsets({"epochs": epochs, "values": outward})
+    found = measure_onsets(EvolutionView(epochs=epochs, values=outward))
     assert found["onset_outward"] == pytest.approx(1.0)
     assert found["onset_spread"] == pytest.approx(3.0, abs=0.5)
     at_once = [[0.0] * n, *[[1.0] * n] * 5]
-    assert measure_onsets({"epochs": epochs, "values": at_once}) == {
+    assert measure_onsets(EvolutionView(epochs=epochs, values=at_once)) == {
         "onset_spread": 0.0,
         "onset_outward": 0.0,
     }
@@ -229,7 +234,7 @@ def test_what_is_measured_of_stacks():
     assert measure_purity(readings, ["a", "a", "b", "b", "b"]) == pytest.approx(0.8)
     word = ["0", "1", "0", "#", "0", "1", "0"]
     values = [[0.0], [0.0], [0.0], [0.5], [1.0], [0.5], [0.0]]
-    assert measure_pattern({"word": word, "values": values}) == pytest.approx(0.0)
+    assert measure_pattern(HeatMapView(word=word, names=["v1"], values=values)) == pytest.approx(0.0)
 
 
 def test_the_commit_of_a_clone_is_read_without_git(tmp_path):
@@ -263,7 +268,8 @@ def test_figures_of_what_stacks_do_are_drawn_from_kept_views(tmp_path):
         },
     }
     tables = Tables.empty()
-    for one, own in views.items():
+    for one, kept in views.items():
+        own = Views.model_validate(kept)
         record, curve = read_run(one, views=own)
         tables = tables.with_run(record, curve, own)
     tables.write(tmp_path)

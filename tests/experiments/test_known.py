@@ -21,7 +21,8 @@ from ndstack.experiments import (
 )
 from ndstack.experiments.experiment import Extend
 from ndstack.experiments.identity import describe_stages, match_key
-from ndstack.experiments.known import KnownRuns
+from ndstack.experiments.records import EvolutionView, Views
+from ndstack.experiments.sweep_folder import KnownRuns
 from ndstack.settings.reading import merge
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -138,7 +139,9 @@ def test_an_extended_run_and_one_with_snapshots_are_recognized(small, tmp_path):
     assert KnownRuns(tables).find(first, ("test",), Extend(epochs=2)) is not None
     (first, *_) = expand(changed(small, settings={"training": {"snapshots": 2}}))
     assert KnownRuns(tables).find(first, ("test",), None) is None  # what snapshots show is not in the tables
-    shown = Tables(tables.runs, tables.curves, {record.id: {"evolution": {}}})
+    shown = Tables(
+        tables.runs, tables.curves, {record.id: Views(evolution=EvolutionView(epochs=[], values=[]))}
+    )
     assert KnownRuns(shown).find(first, ("test",), None) is not None
 
 

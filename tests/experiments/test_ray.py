@@ -12,8 +12,7 @@ import pytest
 from ndstack.errors import NdstackError
 from ndstack.experiments import Inline, SweepFolder, expand, run_sweep
 from ndstack.experiments.engines.ray import OWN, Ray
-from ndstack.experiments.engines.ray_task import run_remote_job
-from ndstack.experiments.engines.transfer import ChangedFiles, read_files, write_files
+from ndstack.experiments.engines.ray_task import ChangedFiles, read_files, run_remote_job, write_files
 from ndstack.experiments.jobs import Job, JobOutcome
 
 pytest.importorskip("ray")

@@ -127,7 +127,7 @@ def test_only_chooses():
     assert len(choose(paper("capacity"), "language=dyck")) == 6 * 7 * 10
     with pytest.raises(NdstackError, match="no trial has model=gru; there are LSTM"):
         choose(trials, "model=gru")
-    with pytest.raises(NdstackError, match="expected such as"):
+    with pytest.raises(NdstackError, match="expected for example"):
         choose(trials, "dyck")
 
 

@@ -262,11 +262,11 @@ def test_damaged_files_of_a_sweep_are_named(small, tmp_path):
     environment.unlink()
     make_report(folder)
     environment.write_text("[")
-    with pytest.raises(NdstackError, match=r"environment\.json is not JSON"):
+    with pytest.raises(NdstackError, match=r"environment\.json is damaged"):
         make_report(folder)
     (plan,) = (tmp_path / "experiments").iterdir()
     plan.write_text('{"format": 99}')
-    with pytest.raises(NdstackError, match="is not an experiment"):
+    with pytest.raises(NdstackError, match="is damaged: expected an experiment"):
         make_report(folder)
     (tmp_path / "file").write_text("")
     with pytest.raises(NdstackError, match="cannot write to"):

@@ -103,12 +103,12 @@ def test_a_budget_ends_a_group_and_the_report_checks_it(small, tmp_path):
     trials = expand(folder.begin(experiment, "paper", None))
     with pytest.raises(KeyboardInterrupt):
         run_sweep(folder, trials, Broken(3), measures=("test",), rules=experiment)
-    assert "Not at equal budgets yet: 5 units on marked-reversal." in make_report(folder).index.read_text()
+    assert "These have not spent it yet: 5 units on marked-reversal." in make_report(folder).index.read_text()
     summary = run_sweep(folder, trials, Inline(), measures=("test",), rules=experiment)
     assert {*summary.not_needed.values()} == {"the budget of 3 epochs is spent"}
     assert [trial.label for trial in summary.done] == ["4 units", "5 units", "4 units", "5 units"]
     text = make_report(folder).index.read_text()
-    assert "All have spent it or succeeded: the comparison is at equal budgets." in text
+    assert "All models have spent it or succeeded, so the comparison is at equal budgets." in text
     (row, _) = rows_of(tmp_path / "report" / "spent.csv")
     assert (row["Epochs"], row["Updates"], row["Budget"]) == ("4", "8", "3 epochs")
     assert (float(row["Share of the budget"]), row["Budget spent"]) == (4 / 3, "yes")
@@ -271,7 +271,7 @@ def test_a_campaign_is_run_in_its_order_and_each_trial_once(campaign, tmp_path):
         ('[[experiments]]\nfrom = "cfls"\n[[experiments]]\nfrom = "cfls"', "two experiments are called cfls"),
         ('restarts = 3\n[[experiments]]\nfrom = "cfls"', "restarts: there is no such name"),
         ('[[experiments]]\nfrom = "cfls"\nuntil = { difference = -1 }', "until.difference"),
-        ('[[experiments]]\nfrom = "ptb"\nuntil = { difference = 1 }', "is for formal languages"),
+        ('[[experiments]]\nfrom = "ptb"\nuntil = { difference = 1 }', "given for an experiment on text"),
         ('[[experiments]]\nfrom = "cfls"\nbudget = {}', "expected either epochs or seconds"),
     ],
 )

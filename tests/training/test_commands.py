@@ -69,7 +69,7 @@ def test_a_data_folder_and_a_grammar(run, tmp_path):
     row = json.loads(run("evaluate", "x", "--json").out)
     assert [line["length"] for line in row["by_length"]] == [2, 4, 6, 8]
     (tmp_path / "data" / "train.txt").write_text("ab\n")
-    assert "has changed since the run began" in run("train", "--resume", "x", code=2).err
+    assert "has changed since the run started" in run("train", "--resume", "x", code=2).err
     run("train", "--grammar", "anbn.cfg", "--model", "lstm", "--out", "y", *TINY, "--quiet")
     assert json.loads(run("generate", "y", "--greedy", "--json").out)["string"].strip("ab") == ""
 

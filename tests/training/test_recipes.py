@@ -37,7 +37,7 @@ def test_unknown_recipes(name):
 
 def test_a_run_that_has_begun_keeps_its_recipe(tmp_path):
     small_run(tmp_path / "run", "lstm")
-    with pytest.raises(NdstackError, match="recipe given for a run that began without it"):
+    with pytest.raises(NdstackError, match="recipe given for a run that started without it"):
         change_settings(tmp_path / "run", {"recipe": "public"})
 
 

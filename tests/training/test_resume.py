@@ -129,7 +129,7 @@ def test_a_full_disk_leaves_the_last_good_state(tmp_path, monkeypatch):
         real(handle)
 
     monkeypatch.setattr("ndstack.files.os.fsync", full)
-    with pytest.raises(TrainingError, match=r"No space left on device; what was saved before is untouched"):
+    with pytest.raises(TrainingError, match=r"No space left on device; what was saved before is intact"):
         train(folder, config)
     assert not [path for path in folder.rglob(".*safetensors*") if path.is_file()]
     monkeypatch.undo()

@@ -164,7 +164,7 @@ def test_more_epochs_are_for_the_last_stage(whole, tmp_path):
     given = [stage.model_dump() for stage in staged().training.stages]
     train(tmp_path / "long", staged(training={"max_epochs": 5, "stages": given}))
     same(tmp_path / "run", tmp_path / "long")
-    with pytest.raises(TrainingError, match=r"training\.stages is .* now, but the run began with"):
+    with pytest.raises(TrainingError, match=r"training\.stages is .* now, but the run started with"):
         change_settings(tmp_path / "run", {"training": {"stages": []}})
 
 
@@ -212,7 +212,7 @@ def test_a_stage_without_strings_is_refused_before_anything_is_written(tmp_path)
 def test_another_task_has_no_stages():
     config = TrainingConfig(stages=staged().training.stages)
     model = models.build("lstm", get("dyck"))
-    with pytest.raises(TrainingError, match="they need a data set"):
+    with pytest.raises(TrainingError, match="no data set of a formal language"):
         fit(model, object(), config)
 
 

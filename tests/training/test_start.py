@@ -71,7 +71,7 @@ def test_the_other_run_must_be_the_same_until_the_first_step(short, tmp_path):
     (tmp_path / "run" / STATE).unlink()
     small_run(tmp_path / "other", seed=9)
     shutil.copy(tmp_path / "other" / BEST, tmp_path / "short" / BEST)
-    with pytest.raises(TrainingError, match="has changed since the run began; begin a new run"):
+    with pytest.raises(TrainingError, match="has changed since the run started; start a new run"):
         train(tmp_path / "run")
 
 

@@ -10,8 +10,6 @@ Every run has one derivation in the grammar that Lang's algorithm parses with (s
 With a window, or without the bottom fix, the chart lacks some entries; the runs are those that remain.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from functools import cached_property
 

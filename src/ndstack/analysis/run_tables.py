@@ -1,7 +1,5 @@
 """Runs and their stacks as tables of text, for terminals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Models by name: run folders, saved models, the zoo, automata that ship, and grammar files to compile."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -18,8 +18,8 @@ from ndstack.analysis.stack_run import Move, StackRun
 from ndstack.analysis.transition_weights import Floats, Posterior, TransitionWeights, shares
 from ndstack.analysis.viterbi import close_determined_items, derivations_by_weight, expand_item
 from ndstack.errors import NdstackError
+from ndstack.grammars.graphs import Linked, elements
 from ndstack.grammars.length_sampling import Random
-from ndstack.grammars.linked import Linked, elements
 
 
 class StackRuns:

@@ -6,8 +6,6 @@ stack is such a sum by definition. The coefficients are an attention distributio
 stack onto which unit vectors are pushed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

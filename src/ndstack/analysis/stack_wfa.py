@@ -1,7 +1,5 @@
 """The stack WFA with marginal probabilities, and the most probable stacks (sections 4.4 and 4.5)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ model runs unchanged; hooks record the inputs of its stacks, from which everythi
 float64.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

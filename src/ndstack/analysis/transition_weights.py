@@ -1,7 +1,5 @@
 """The transition weights of the differentiable WPDA at every step of one sequence, and their posterior."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

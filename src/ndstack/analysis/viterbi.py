@@ -6,8 +6,6 @@ opened before a better one. Of equally good ones the newest is opened first, whi
 next of many equal ones is begun.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections.abc import Iterator
@@ -16,7 +14,7 @@ import numpy as np
 
 from ndstack.analysis.derivation_chart import DerivationChart, Item, Leaf
 from ndstack.analysis.transition_weights import Floats
-from ndstack.grammars.linked import Linked, prepend
+from ndstack.grammars.graphs import Linked, prepend
 
 Derivation = tuple[Linked[Item], Linked[Leaf]]
 """The open items of a partial derivation, and its transitions."""

@@ -14,13 +14,12 @@ from ndstack.automata.pda import (
     WeightedBottomMarkedPDA,
     WeightedPDA,
 )
-from ndstack.automata.runs import Configuration, PDARun, accepting_runs, runs
+from ndstack.automata.runs import Configuration, PDARun, accepting_runs, best_run, replay, runs
 from ndstack.automata.stack_wfa import ROOT, Edge, Node, StackWFA
 from ndstack.automata.stack_wfa_drawing import run_svg, stack_wfa_svg
 from ndstack.automata.trimming import trim_restricted
 from ndstack.automata.triple_construction import to_grammar
 from ndstack.automata.union import UnionPDA, union
-from ndstack.automata.viterbi import best_run, replay
 
 __all__ = [
     "BOTTOM",

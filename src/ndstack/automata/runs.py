@@ -1,10 +1,14 @@
-"""Brute-force enumeration of runs: slow but obviously correct, the oracle for other algorithms."""
+"""Runs of automata: brute-force enumeration, which is the oracle for other algorithms, and the best run."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
-from ndstack.automata.pda import PDA, Stack, Transition
+from ndstack.automata.langs_algorithm import Lang
+from ndstack.automata.pda import PDA, RestrictedPDA, Stack, Transition
+from ndstack.errors import AutomatonError
+from ndstack.semirings import VITERBI
 
 
 @dataclass(frozen=True)
@@ -73,3 +77,23 @@ def _successors(
         height = len(current.stack) - len(t.pop)
         if height >= 0 and current.stack[height:] == t.pop:
             yield t, Configuration(position, t.target, current.stack[:height] + t.push)
+
+
+def best_run(pda: RestrictedPDA, word: Sequence[str]) -> PDARun:
+    """Return the accepting run of greatest weight, found by Lang's algorithm over the Viterbi semiring."""
+    best = Lang(pda, VITERBI, word).stringsum()
+    if best.log_weight == -math.inf:
+        raise AutomatonError(f"the automaton does not accept {word!r}, so it has no best run")
+    return replay(pda, cast(tuple[Transition, ...], best.labels()))
+
+
+def replay(pda: RestrictedPDA, transitions: Sequence[Transition]) -> PDARun:
+    """Return the run that takes these transitions."""
+    current = Configuration(0, pda.start, pda.initial_stack)
+    configurations = [current]
+    for t in transitions:
+        if current.state != t.state or current.stack[-1:] != t.pop:
+            raise AutomatonError(f"transition {t} cannot follow configuration {current}")
+        current = Configuration(current.position + 1, t.target, current.stack[:-1] + t.push)
+        configurations.append(current)
+    return PDARun(tuple(transitions), tuple(configurations))

@@ -45,12 +45,12 @@ _Function = TypeVar("_Function", bound=Callable[..., None])
 
 class _InOrder(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
-        """The commands, in the order of the panels."""
+        """Return the commands in the order of the panels."""
         return sorted(super().list_commands(ctx), key=list(_PANEL_OF).index)
 
 
 def as_epilog(*examples: str) -> str:
-    """Examples as they stand at the end of a help text."""
+    """Return the examples at the end of a help text."""
     return "Examples:\n\n" + "\n\n".join(examples)
 
 
@@ -76,7 +76,7 @@ app = typer.Typer(
 
 
 def command(*examples: str) -> Callable[[_Function], _Function]:
-    """Make a function a command of `ndstack`, with examples for its help."""
+    """Return a decorator that makes a function a command of `ndstack`, with examples for its help."""
 
     def register(function: _Function) -> _Function:
         panel = _PANEL_OF[function.__name__]
@@ -87,16 +87,16 @@ def command(*examples: str) -> Callable[[_Function], _Function]:
 
 INTERRUPTED = 130
 LONGEST_ERROR = 800
-"""Characters; what is longer has a file or a long argument in it."""
+"""The largest number of characters of an error; a longer one quotes a file or a long argument."""
 
 
-class Interrupted(Exception):  # noqa: N818 - it is no error
-    """Ctrl-C, with advice on how to resume."""
+class Interrupted(Exception):  # noqa: N818 - it is not an error
+    """An interruption by Ctrl-C, with advice on how to resume."""
 
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-    """For commands that begin where they stopped if they are given once more: Ctrl-C prints the command."""
+    """Print the command at Ctrl-C, for commands that resume where they stopped if they are repeated."""
     try:
         yield
     except KeyboardInterrupt:
@@ -121,7 +121,7 @@ def main() -> None:
     except (BrokenPipeError, SystemExit) as end:
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
             raise
-        # What reads our output, such as `head`, has had enough; typer makes that exit code 1.
+        # A program that read our output, such as `head`, has closed it; typer exits with code 1.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except (MemoryError, RuntimeError) as error:
@@ -130,7 +130,7 @@ def main() -> None:
         _fail("this needs more memory than there is; ask for something smaller")
     except OverflowError as error:
         _fail(f"a number given is too large ({error}); give a smaller one")
-    except UnicodeEncodeError as error:  # a name of a file in a locale that does not have its letters
+    except UnicodeEncodeError as error:  # the name of a file in a locale that lacks its letters
         name = error.object[:100]
         _fail(f"{name!r} cannot be written as {error.encoding}; choose another name, or LC_ALL=C.UTF-8")
     except OSError as error:
@@ -141,7 +141,7 @@ def main() -> None:
 
 
 def _opened(stream: TextIO | None) -> TextIO:
-    """The stream, or one that leads nowhere if whoever called us has closed it."""
+    """Return the stream or, if the calling program has closed it, one that discards everything."""
     return Path(os.devnull).open("w", encoding="utf-8") if stream is None else stream
 
 
@@ -151,9 +151,9 @@ def _interrupted(advice: str = "") -> None:
 
 
 def _fail_to_parse(error: TyperException) -> None:
-    """Say which words of the command line were wrong, and where the right ones stand."""
+    """Print which words of the command line were wrong, and which help describes them."""
     message, context = error.format_message(), getattr(error, "ctx", None)
-    if not message:  # a group of commands without one of them: its help has been shown
+    if not message:  # only a group of commands was given, and its help has been shown
         sys.exit(0)
     if context is not None and not message.endswith("?"):
         message = f"{message.rstrip('.')}; see {context.command_path} --help"

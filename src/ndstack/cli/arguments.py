@@ -1,10 +1,10 @@
-"""Arguments that several commands share: one name, one meaning, one wording."""
+"""Arguments and options that several commands share, with one name, one meaning and one description."""
 
 import logging
 import os
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,47 +15,49 @@ if TYPE_CHECKING:
     from ndstack.languages import Language
 
 
-def as_text(given: Any) -> Any:
-    """Words as typed, also where the locale is not UTF-8; names of files keep their bytes, text does not."""
-    if isinstance(given, list):
-        return [as_text(word) for word in given]
+def as_text(given: str | list[str] | None) -> str | list[str] | None:
+    """Return words as typed, also in a locale other than UTF-8, in which Python has kept their bytes."""
+    return [_decoded(word) for word in given] if isinstance(given, list) else given and _decoded(given)
+
+
+def _decoded(word: str) -> str:
     try:
-        os.fsdecode(given or "").encode()
+        word.encode()
     except UnicodeEncodeError:
-        return os.fsencode(given).decode("utf-8", "replace")
-    return given
+        return os.fsencode(word).decode("utf-8", "replace")
+    return word
 
 
 def silence(quiet: bool) -> bool:
-    """With --quiet, nothing is said about kernels that are compiled."""
+    """Suppress messages about kernels that are compiled."""
     if quiet:
         logging.getLogger("ndstack").setLevel(logging.ERROR)
     return quiet
 
 
 def complete_language(incomplete: str) -> list[str]:
-    """Language names that begin so."""
+    """Return the names of languages that begin with these characters."""
     from ndstack.languages import NAMES
 
     return [name for name in NAMES if name.startswith(incomplete)]
 
 
 def complete_model(incomplete: str) -> list[str]:
-    """Model names that begin so, one of each kind."""
+    """Return one name of each kind of model, if it begins with these characters."""
     from ndstack.model_names import NAMES
 
     return [name for name in NAMES if name.startswith(incomplete)]
 
 
 def complete_experiment(incomplete: str) -> list[str]:
-    """Names of the dissertation's experiments that begin so."""
+    """Return the names of the dissertation's experiments that begin with these characters."""
     files = (resources.files("ndstack") / "experiments" / "dissertation").iterdir()
     names = ["list", *sorted(file.name.removesuffix(".toml") for file in files)]
     return [name for name in names if name.startswith(incomplete)]
 
 
-def strings(about: str) -> Any:
-    """The argument of commands that take a language, or a grammar instead, and strings."""
+def strings(about: str) -> object:
+    """Return the argument of commands that take a language, or a grammar instead, and strings."""
     return typer.Argument(
         metavar="[LANGUAGE] STRING", help=about, autocompletion=complete_language, callback=as_text
     )
@@ -78,7 +80,7 @@ ModelName = Annotated[
         "--model", help="Such as lstm, sup-10, rns-2-3, tf+vrns-3-3-5.", autocompletion=complete_model
     ),
 ]
-Lengths = Annotated[str, typer.Option(metavar="LOW:HIGH", help="Lengths of strings, or one length.")]
+Lengths = Annotated[str, typer.Option(metavar="LOW:HIGH", help="The lengths of strings, or one length.")]
 Resume = Annotated[Path | None, typer.Option(metavar="RUN", help="Resume the run in this folder.")]
 
 _SEED = typer.Option("--seed", min=0, max=2**63 - 1, help="The seed of all random numbers.")
@@ -104,7 +106,7 @@ Split = Annotated[
     Literal["test", "validation", "train"], typer.Option("--split", help="Which part of the data.")
 ]
 
-# Of commands that make strings.
+# The options of commands that make strings.
 Count = Annotated[int, typer.Option("--count", min=1, help="The number of strings.")]
 Prefix = Annotated[str, typer.Option("--prefix", help="The beginning of the strings.", callback=as_text)]
 _LONGEST = typer.Option(
@@ -117,7 +119,7 @@ Greedy = Annotated[bool, typer.Option("--greedy", help="Always choose the likeli
 
 
 def read_grammar_file(file: Path) -> "CFG":
-    """The grammar in a file, with a warning if its probabilities do not sum to 1 over all strings."""
+    """Return the grammar in a file, with a warning if its probabilities do not sum to 1 over all strings."""
     from ndstack.cli.output import warn
     from ndstack.grammars import PCFG, is_consistent, read_grammar, total_weight
 
@@ -131,7 +133,7 @@ def read_grammar_file(file: Path) -> "CFG":
 
 
 def find_language(name: str | None, grammar: Path | None) -> "Language":
-    """The language of this name, or of this grammar file."""
+    """Return the language of this name, or of this grammar file."""
     from ndstack.languages import from_grammar, get
 
     if (name is None) == (grammar is None):
@@ -142,7 +144,7 @@ def find_language(name: str | None, grammar: Path | None) -> "Language":
 
 
 def plain_grammar(language: "Language") -> "CFG":
-    """The grammar of a context-free language, without weights."""
+    """Return the grammar of a context-free language, without weights."""
     from ndstack.grammars import CFG, Rule
     from ndstack.languages import ContextFreeLanguage
 
@@ -153,7 +155,7 @@ def plain_grammar(language: "Language") -> "CFG":
 
 
 def parse_lengths(text: str) -> tuple[int, int]:
-    """A range of lengths as typed: `40:80`, or `40` for one length."""
+    """Return the bounds of a range of lengths: `40:80`, or `40` for one length."""
     from ndstack.settings.data import LONGEST
 
     low, colon, high = text.partition(":")
@@ -162,12 +164,12 @@ def parse_lengths(text: str) -> tuple[int, int]:
     if (numbers and len(low + high) < 100 and int(low) > int(high)) or not numbers:
         raise NdstackError(f"{text!r} is not a range of lengths; write 40:80, or 40 for one length")
     if len(low + high) >= 100 or int(high) > LONGEST:
-        raise NdstackError(f"length {high} is more than {LONGEST:,}, the longest this command samples")
+        raise NdstackError(f"length {high} given, expected at most {LONGEST:,}")
     return int(low), int(high)
 
 
 def non_empty_lengths(language: "Language", text: str) -> list[int]:
-    """The lengths of a range as typed at which the language has strings."""
+    """Return the lengths in a range as typed at which the language has strings."""
     low, high = parse_lengths(text)
     found = language.lengths(low, high)
     if not found:
@@ -178,7 +180,7 @@ def non_empty_lengths(language: "Language", text: str) -> list[int]:
 
 
 def parse_word(language: "Language", text: str) -> str | tuple[str, ...]:
-    """A string as typed: spaced or tabbed where symbols are longer than a character."""
+    """Return the symbols of a string as typed; spaces or tabs separate symbols of several characters."""
     if not language.separator:
         return text
     symbols = tuple(text.split("\t") if "\t" in text else text.split())

@@ -1,21 +1,25 @@
-"""Commands about experiments: reproduce, sweep, report."""
+"""Commands about experiments: reproduce, sweep, report, gather, claims, zoo."""
 
 import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from ndstack.cli.app import command, resumable
-from ndstack.cli.arguments import AsJson, OutFolderIfGiven, complete_experiment
+from ndstack.cli.arguments import AsJson, OutFolder, OutFolderIfGiven, complete_experiment
 from ndstack.cli.options import SweepOptions, unfold
 from ndstack.cli.output import print_table
 from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
     from ndstack.experiments import Engine, Experiment, Portion, SweepFolder
+    from ndstack.settings.reading import Table
+
+EXAMPLE_SENTENCES = 60
+"""The number of sentences in the text that is made for a smoke run."""
 
 
 @command(
@@ -36,10 +40,11 @@ def reproduce(
     *,
     options: SweepOptions,
 ) -> None:
-    """Run an experiment of the dissertation, and report.
+    """Run an experiment of the dissertation, and report the results.
 
     `paper` is the dissertation's protocol; `laptop` has fewer restarts and smaller grids; `smoke` takes
-    seconds. Interrupt it at any time: the same command resumes it, and what is complete is not run again.
+    seconds. The command can be interrupted at any time; the same command resumes it, and what is complete is
+    not run again.
     """
     from ndstack import experiments
 
@@ -61,14 +66,14 @@ def sweep(
         Path,
         typer.Argument(metavar="FILE.toml", help="An experiment, or a campaign: several [[experiments]]."),
     ],
-    scale: Annotated[str, typer.Option(help="One of the file's scales; paper is as written.")] = "paper",
+    scale: Annotated[str, typer.Option(help="A scale of the file; paper is the full one.")] = "paper",
     *,
     options: SweepOptions,
 ) -> None:
-    """Run an experiment of your own, and report; the format is that of the dissertation's own.
+    """Run an experiment from a file, and report the results; the format is that of the dissertation's.
 
-    A file with several [[experiments]] is a campaign: they are run in this order and share a report.
-    Interrupt it at any time: the same command resumes it, and what is complete is not run again.
+    A file with several [[experiments]] is a campaign: they are run in this order and share a report. The
+    command can be interrupted at any time; the same command resumes it, and what is complete is not repeated.
     """
     from ndstack import experiments
 
@@ -84,10 +89,10 @@ def report(
     out: OutFolderIfGiven = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the figures and tables that the complete trials of a folder allow, and a page with all of them.
+    """Draw the figures and tables for which there are complete trials, and a page with all of them.
 
-    Of tables that `ndstack gather` made, those of the dissertation are drawn, from the runs that have its
-    settings. They go to the folder report inside, unless --out names another one.
+    From tables that `ndstack gather` made, the figures and tables of the dissertation are drawn, with the
+    runs that have its settings. They are written to the folder report in FOLDER, unless --out names another.
     """
     from ndstack import experiments
 
@@ -97,19 +102,16 @@ def report(
 def _list(as_json: bool) -> None:
     from ndstack import experiments
 
-    rows: list[dict[str, Any]] = []
+    found, rows = [], []
     for one in experiments.all_experiments():
         counts = {scale: len(experiments.expand(one.at(scale))) for scale in ("smoke", "laptop", "paper")}
         labels = [output.label for output in one.outputs]
-        rows.append({"name": one.name, "title": one.title, "outputs": labels, "trials": counts})
+        found.append({"name": one.name, "title": one.title, "outputs": labels, "trials": counts})
+        rows.append([one.name, " ".join(labels), *counts.values(), one.title])
     if as_json:
-        print(json.dumps(rows))
-        return
-    columns = ("experiment", "makes", "trials: smoke", "laptop", "paper", "about")
-    print_table(
-        columns,
-        ([row["name"], " ".join(row["outputs"]), *row["trials"].values(), row["title"]] for row in rows),
-    )
+        print(json.dumps(found))
+    else:
+        print_table(("experiment", "makes", "trials: smoke", "laptop", "paper", "about"), rows)
 
 
 def _engine(options: SweepOptions, folder: "SweepFolder") -> "Engine":
@@ -135,7 +137,7 @@ def _run(planned: "list[Experiment]", scale: str, options: SweepOptions) -> None
     for experiment in planned:
         experiment.at(scale)
     folder = experiments.SweepFolder(options.out)
-    engine = _engine(options, folder)  # more processes than there is room for are refused before all else
+    engine = _engine(options, folder)  # first, because it refuses more processes than there is room for
     if options.known is not None:
         folder.learn(experiments.Tables.read(options.known))
     portions, without = _portions(planned, scale, folder, options)
@@ -151,7 +153,8 @@ def _run(planned: "list[Experiment]", scale: str, options: SweepOptions) -> None
         print(f"ndstack: {trial} failed: {message}", file=sys.stderr)
     _report(folder, None, options.as_json or not sys.stdout.isatty())
     if summary.given_up:
-        print(f"ndstack: the same command tries {len(summary.given_up)} trials again", file=sys.stderr)
+        count = len(summary.given_up)
+        print(f"ndstack: {count} trials are incomplete; the same command tries them again", file=sys.stderr)
     if without:
         print(f"ndstack: not run without --corpus FOLDER: {', '.join(without)}", file=sys.stderr)
     if summary.failed or summary.given_up or without:
@@ -159,7 +162,7 @@ def _run(planned: "list[Experiment]", scale: str, options: SweepOptions) -> None
 
 
 def _check(options: SweepOptions) -> None:
-    """Raise an error in one line if options do not fit together."""
+    """Raise an error if options contradict each other."""
     if options.engine == "local" and options.address is not None:
         raise NdstackError("--address given, but the engine is local; expected --engine ray with it")
     if options.nice and (options.engine == "ray" or options.workers == 0):
@@ -167,13 +170,13 @@ def _check(options: SweepOptions) -> None:
             "--nice given, but it is for processes of the local engine; expected --workers 1 or more"
         )
     if options.out is None:
-        raise NdstackError("no folder given; expected --out FOLDER, a new one, or that of a sweep to resume")
+        raise NdstackError("no folder given; expected --out FOLDER: a new one, or that of a sweep to resume")
 
 
 def _portions(
     planned: "list[Experiment]", scale: str, folder: "SweepFolder", options: SweepOptions
 ) -> "tuple[list[Portion], list[str]]":
-    """The trials of all experiments, and the experiments of a campaign that lack a corpus."""
+    """Return the trials of all experiments, and the names of experiments that lack a corpus."""
     from ndstack import experiments, files
 
     for name, given in (("--corpus", options.corpus), ("--suites", options.suites)):
@@ -203,23 +206,32 @@ def _portions(
 
 def _text(
     experiment: "Experiment", scale: str, folder: "SweepFolder", options: SweepOptions
-) -> tuple[dict[str, Any] | None, Path | None]:
-    """The corpus of an experiment on text; a smoke run may have one that is made for it."""
+) -> "tuple[Table | None, Path | None]":
+    """Return the settings of the corpus of an experiment on text, and its suites.
+
+    If no corpus is given, a smoke run has a small one that is made for it.
+    """
     corpus, suites = options.corpus, options.suites
     if not experiment.text:
         return None, None
-    from ndstack.experiments.text_measures import make_example
+    from ndstack.text.example import write_example
     from ndstack.text.launch import corpus_settings
+    from ndstack.text.preparation import prepare
     from ndstack.text.suites import find_suites, read_suite
 
     for file in find_suites([suites]) if suites is not None else ():
-        read_suite(file)  # what is wrong with one is found before anything is trained
+        read_suite(file)  # so that errors in suites are found before anything is trained
     if corpus is None:
         if scale != "smoke":
             raise NdstackError(
                 f"{experiment.name} needs a corpus: --corpus FOLDER, made by ndstack text prepare"
             )
-        corpus, suites = make_example(folder.folder / "example")
+        text, corpus = folder.folder / "example" / "text", folder.folder / "example" / "corpus"
+        suites = text / "suites"
+        if not text.exists():
+            write_example(text, EXAMPLE_SENTENCES)
+        if not corpus.exists():
+            prepare(text, corpus)
     return corpus_settings(corpus), suites
 
 
@@ -233,3 +245,98 @@ def _report(folder: "SweepFolder", out: Path | None, as_json: bool) -> None:
     else:
         labels = ", ".join(made.outputs) or "no outputs"
         print(f"{made.index}: {labels}; {made.counts}")
+
+
+@command(
+    "ndstack gather sweep --out results",
+    "ndstack gather runs/reversal runs/dyck --out results --this-machine --json",
+)
+def gather(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="FOLDER", help="Run folders, sweep folders, or folders of them.")
+    ],
+    out: OutFolder,
+    commit: Annotated[
+        str, typer.Option(help="Git commit of the code that made the runs, for those that do not say.")
+    ] = "",
+    this_machine: Annotated[
+        bool,
+        typer.Option("--this-machine", help="The runs were made here: note the processor if they do not."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put runs into tables: runs.csv has a row for each run, curves.csv a row for each epoch.
+
+    Runs that are there already are brought up to date; one that has not ended is marked as interrupted. The
+    folders are not needed afterwards: `ndstack report` and `ndstack claims` read the tables.
+    """
+    from ndstack.experiments.gathering import gather as gather_runs
+
+    found = gather_runs(folders, out, commit=commit, this_machine=this_machine)
+    counts = {
+        "added": len(found.added),
+        "updated": len(found.updated),
+        "same": len(found.same),
+        "incomplete": len(found.incomplete),
+    }
+    if as_json:
+        print(json.dumps({"tables": str(out), **counts}))
+        return
+    print(
+        f"{out}: {counts['added']} runs added, {counts['updated']} updated, {counts['same']} as they were; "
+        f"{counts['incomplete']} of them have not ended"
+    )
+
+
+@command("ndstack claims results", "ndstack claims results --out docs", "ndstack claims results --json")
+def claims(
+    folder: Annotated[Path, typer.Argument(help="The tables that `ndstack gather` made.")],
+    out: OutFolderIfGiven = None,
+    as_json: AsJson = False,
+) -> None:
+    """Decide the dissertation's empirical claims by the runs in the tables, each by a rule of its own.
+
+    With --out, the page claims.md and a picture for each claim. A file claims.toml in the folder takes the
+    place of the dissertation's claims.
+    """
+    from ndstack.experiments.claims import decide, read_claims, write_page
+    from ndstack.experiments.records import Tables
+
+    tables = Tables.read(folder)
+    own = folder / "claims.toml"
+    chosen = read_claims(own if own.exists() else None)
+    found = decide(chosen, tables) if out is None else write_page(chosen, tables, out)
+    if as_json:
+        print(json.dumps([{"claim": one.claim.id, "verdict": one.verdict} for one in found]))
+        return
+    print_table(
+        ("claim", "verdict", ""), [(one.claim.id, one.verdict, one.claim.text) for one in found], right=None
+    )
+
+
+@command("ndstack zoo", "ndstack zoo list --json", "ndstack zoo add runs/reversal")
+def zoo(
+    action: Annotated[Literal["list", "add"], typer.Argument(help="What to do.")] = "list",
+    run: Annotated[
+        Path | None, typer.Argument(metavar="RUN", help="To add: a run that has learned its language.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the trained networks that ship; their names can be given wherever a run folder can.
+
+    For maintainers: `add` puts the best model of a run into the source tree, if it is within 0.05 nats per
+    symbol of the lower bound and better than what is there.
+    """
+    from ndstack.experiments import zoo_entries
+
+    if (action == "add") != (run is not None):
+        raise NdstackError("expected ndstack zoo, or ndstack zoo add RUN with a run folder")
+    found = zoo_entries.entries() if run is None else [zoo_entries.add(run)]
+    rows = [one.as_json() for one in found]
+    if as_json:
+        print(json.dumps(rows))
+        return
+    columns = ("name", "parameters", "bytes", "validation", "test", "epochs")
+    keys = ("name", "parameters", "bytes", "difference", "test_difference", "epochs")
+    print_table(columns, [[row[key] for key in keys] for row in rows], right=1, unbroken={"name"})
+    print("Validation and test: nats per symbol above the lower bound.")

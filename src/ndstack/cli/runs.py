@@ -1,9 +1,9 @@
-"""Commands about runs that are there: evaluate, generate, show, compare."""
+"""Commands about existing runs: evaluate, generate, show, compare."""
 
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -37,9 +37,9 @@ def evaluate(
     out: OutPictureIfGiven = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the best model of a run, overall and by length; the results also go to the run's folder.
+    """Measure the best model of a run, overall and by length; the results are also written to its folder.
 
-    Nothing is written to the zoo: the results of a network in it are shown, and drawn with --out.
+    Nothing is written to the zoo; the results of a network in it are shown and, with --out, drawn.
     """
     from ndstack import plotting, training, zoo
     from ndstack.progress import progress_bar
@@ -48,7 +48,7 @@ def evaluate(
 
     folder = training.Run.open(run)
     picture = out if zoo.is_zoo(run) else out or run / f"{split}.svg"
-    plotting.check_format(picture or Path("none.svg"))
+    plotting.check_format(picture)
     model = folder.load()
     task = make_task(folder.config)
     if task is not None:
@@ -56,13 +56,7 @@ def evaluate(
         return
     data = training.make_test_data(folder.config) if split == "test" else training.make_data(folder.config)
     with progress_bar(f"reading {split} strings", len(getattr(data, split))) as advance:
-        result = training.evaluate(
-            model,
-            data,
-            split,
-            eos=folder.config.training.eos,
-            progress=advance,
-        )
+        result = training.evaluate(model, data, split, eos=folder.config.training.eos, progress=advance)
     if not zoo.is_zoo(run):
         folder.replace(f"{split}.json", json.dumps(result.as_json(), indent=2) + "\n")
     if picture is not None:
@@ -79,16 +73,18 @@ def evaluate(
         ],
     )
     shown = "" if picture is None else f" Plot: {picture}"
-    print(f"Nats per symbol; for each length given the length.{shown}")
+    print(f"In nats per symbol; the rows of single lengths are given the length.{shown}")
 
 
-def _print_task(run: "Run", result: dict[str, Any], as_json: bool) -> None:
-    """Show what was measured on a registered task, and keep it in the folder of the run."""
+def _print_task(run: "Run", result: "dict[str, str | float]", as_json: bool) -> None:
+    """Print the results on a registered task, and write them to the folder of the run."""
     run.replace(f"{result['split']}.json", json.dumps(result, indent=2) + "\n")
     if as_json:
         print(json.dumps(result))
         return
-    numbers = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in [*result.items()][1:])
+    numbers = ", ".join(
+        f"{name.replace('_', ' ')} {value:.4f}" for name, value in result.items() if isinstance(value, float)
+    )
     print(f"{run.label} on {run.config.language}, {result['split']} data: {numbers}")
 
 
@@ -104,7 +100,7 @@ def generate(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Let the best model of a run write strings; beside each, whether it is in the language."""
+    """Generate strings with the best model of a run, and show whether each is in the language."""
     from ndstack import training
     from ndstack.nn import beam_search, sample
     from ndstack.nn import greedy as take_best
@@ -132,7 +128,7 @@ def generate(
 
 @command("ndstack show runs/reversal", "ndstack show runs/reversal --out curve.svg")
 def show(run: RunFolder, out: OutPictureIfGiven = None, as_json: AsJson = False) -> None:
-    """Show how a run went: its curve as a table and a plot."""
+    """Show the learning curve of a run as a table and a plot."""
     from ndstack import plotting, training, zoo
     from ndstack.training.pictures import draw_curves
     from ndstack.training.run import best_epoch
@@ -145,7 +141,7 @@ def show(run: RunFolder, out: OutPictureIfGiven = None, as_json: AsJson = False)
     if history and (out is not None or not as_json):
         plotting.save_figure(draw_curves({folder.label: history}, folder.config.language), picture)
     if as_json:
-        print(json.dumps([{**line, "seconds": seconds.get(line["epoch"])} for line in history]))
+        print(json.dumps([{**line, "seconds": seconds.get(int(line["epoch"]))} for line in history]))
         return
     if not history:
         print(f"{run}: no epoch is complete yet")
@@ -158,7 +154,7 @@ def show(run: RunFolder, out: OutPictureIfGiven = None, as_json: AsJson = False)
             (
                 f"{line['epoch']}{' *' * (line['epoch'] == best)}",
                 *(line.get(name) for name in names),
-                round(seconds.get(line["epoch"], 0.0), 1),
+                round(seconds.get(int(line["epoch"]), 0.0), 1),
             )
             for line in history
         ],
@@ -172,12 +168,11 @@ def compare(
     out: OutPictureIfGiven = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put runs side by side: best validation results, parameters, time; with --out their curves."""
+    """Compare runs: best validation results, parameters and time; with --out, also their curves."""
     from ndstack import plotting, training
     from ndstack.training.pictures import draw_curves
 
-    if out is not None:
-        plotting.check_format(out)
+    plotting.check_format(out)
     folders = [training.Run.open(run) for run in runs]
     rows = [folder.summary() for folder in folders]
     if as_json:
@@ -192,7 +187,7 @@ def compare(
 
 
 def _labels(folders: "list[Run]") -> list[str]:
-    """Names for a legend; with the folder where models alone would be the same."""
+    """Return names for a legend, with the folder if several runs have the same model."""
     names = [folder.label for folder in folders]
     return [
         name if names.count(name) == 1 else f"{name} ({folder.folder})"

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -24,7 +24,7 @@ from ndstack.cli.arguments import (
 )
 from ndstack.cli.options import MACHINE, Flags, TrainOptions, unfold
 from ndstack.errors import NdstackError
-from ndstack.settings.reading import merge
+from ndstack.settings.reading import Table, merge
 from ndstack.settings.recipes import TEXT, TEXT_TRANSFORMER
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ def prepare(
     `<unk>`.
     """
     from ndstack.progress import progress_bar
+    from ndstack.text.lines import parse_split
     from ndstack.text.preparation import bytes_to_read, prepare
-    from ndstack.text.splitting import parse_split
     from ndstack.text.vocabulary import read_vocabulary
 
     known = None if vocabulary is None else read_vocabulary(vocabulary)
@@ -181,7 +181,7 @@ def train(
     ] = False,
     *,
     given: Annotated[
-        dict[str, Any],
+        Table,
         Flags(
             "corpus.rows",
             "corpus.length",
@@ -196,14 +196,14 @@ def train(
 ) -> None:
     """Train a language model by truncated BPTT, by default with the recipe of section 7.3.
 
-    The run is written to a new folder, --out. It can be interrupted at any time; --resume continues in the
-    middle of an epoch, with results that are the same to the last bit. On a terminal there are progress bars,
-    otherwise one line of JSON per epoch.
+    The run is written to a new folder, --out. It can be interrupted at any time; --resume resumes it in the
+    middle of an epoch, and the results are the same to the last bit. On a terminal, there are progress bars;
+    otherwise, one line of JSON per epoch.
     """
     from ndstack.text import launch
     from ndstack.training import Run, change_settings
 
-    flags = {"options": {"output": "adaptive" if adaptive else None}}
+    flags: Table = {"options": {"output": "adaptive" if adaptive else None}}
     values = options.apply_settings({}, merge(flags, given))
     if resume is not None:
         if out is not None or corpus is not None or model is not None:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,6 +11,12 @@ from ndstack.cli.arguments import AsJson, OutPictureIfGiven, as_text
 from ndstack.cli.output import print_table
 from ndstack.cli.text import RunFolder, open_run, text
 from ndstack.errors import NdstackError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ndstack.text.generalization import Averaging, Generalization
+    from ndstack.text.scoring import ModelScorer
 
 
 @text.command(
@@ -44,8 +50,7 @@ def surprisal(
         listed += list(sentences_of(file))
     if not any(listed) or not all(listed):
         raise NdstackError("no sentence, or an empty one, given; expected words with spaces between them")
-    if out is not None:
-        plotting.check_format(out)
+    plotting.check_format(out)
     folder, model = open_run(run)
     scored = score_words(model, listed)
     if out is not None:
@@ -88,7 +93,6 @@ def sg(
     (2020), chance is 0.50 and 0.285.
     """
     from ndstack import plotting
-    from ndstack.cli.text_tables import circuits_as_json, print_circuits, print_suites, print_unknown
     from ndstack.progress import progress_bar
     from ndstack.text.generalization import AVERAGINGS, evaluate_suites
     from ndstack.text.pictures import CHANCE, draw_circuits
@@ -101,8 +105,7 @@ def sg(
     if not runs or not others:
         missing = "run" if not runs else "suites"
         raise NdstackError(f"no {missing} among {', '.join(map(str, paths))}; expected RUN... SUITE...")
-    if out is not None:
-        plotting.check_format(out)
+    plotting.check_format(out)
     suites = [read_suite(path) for path in find_suites(others)]
     ways = AVERAGINGS if averaging == "both" else (averaging,)
     scorers = {str(run): ModelScorer(open_run(run)[1]) for run in runs}
@@ -118,17 +121,17 @@ def sg(
         for name, result in results.items():
             print(
                 json.dumps(
-                    {"run": name, **circuits_as_json(result, ways), "unknown": dict(scorers[name].unknown)}
+                    {"run": name, **_circuits_as_json(result, ways), "unknown": dict(scorers[name].unknown)}
                 )
             )
         return
     for way in ways:
-        print_circuits(results, way)
+        _print_circuits(results, way)
     if by_suite:
         for name, result in results.items():
-            print_suites(name, result, ways)
+            _print_suites(name, result, ways)
     for name, scorer in scorers.items():
-        print_unknown(name, scorer)
+        _print_unknown(name, scorer)
 
 
 @text.command(epilog=as_epilog("ndstack text pairs run blimp/*.jsonl"))
@@ -155,3 +158,45 @@ def pairs(
     for name, accuracy in result.by_phenomenon().items():
         print(f"{accuracy:.3f}  {name}")
     print(f"{result.accuracy:.3f}  all {len(listed):,} pairs; {unknown:.1%} of the words read as <unk>")
+
+
+def _circuits_as_json(result: "Generalization", ways: "Sequence[Averaging]") -> dict[str, object]:
+    """Return the scores for JSON: overall, by circuit and by suite, for each way of averaging."""
+    return {
+        way: {
+            "score": result.score(way),
+            "circuits": result.by_circuit(way),
+            "suites": {one.name: one.accuracy(way) for one in result.suites},
+        }
+        for way in ways
+    }
+
+
+def _print_circuits(results: "Mapping[str, Generalization]", way: "Averaging") -> None:
+    """Print a table like table 7.2, with a row for each model and a column for each circuit."""
+    from ndstack.text.generalization import SHORT
+
+    scores = {name: one.by_circuit(way) for name, one in results.items()}
+    names = list(dict.fromkeys(circuit for own in scores.values() for circuit in own))
+    counted = sum(one.counts(way) for one in next(iter(results.values())).suites)
+    print(f'"{way}" averaging, {counted} suite{"s" * (counted != 1)}')
+    rows = []
+    for name, own in scores.items():
+        values = (results[name].score(way), *(own.get(circuit) for circuit in names))
+        rows.append((name, *(None if value is None else f"{value:.3f}" for value in values)))
+    print_table(("model", "SG score", *(SHORT.get(name, name) for name in names)), rows, right=1)
+
+
+def _print_suites(name: str, result: "Generalization", ways: "Sequence[Averaging]") -> None:
+    """Print a table with a row for each suite."""
+    rows = []
+    for one in result.suites:
+        shown = (f"{one.accuracy(way):.3f}" + ("" if one.counts(way) else " (not counted)") for way in ways)
+        rows.append((one.name, one.circuit or "none", len(one.holds), *shown))
+    print_table((name, "circuit", "items", *ways), rows, right=2)
+
+
+def _print_unknown(name: str, scorer: "ModelScorer") -> None:
+    """Print how many words a model did not know, and the most frequent of them."""
+    count, common = scorer.unknown.total(), ", ".join(word for word, _ in scorer.unknown.most_common(8))
+    print(f"{name}: {count:,} of {scorer.words:,} words read as <unk>" + (f": {common} ..." if count else ""))

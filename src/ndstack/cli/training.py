@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,7 +20,7 @@ from ndstack.cli.arguments import (
 )
 from ndstack.cli.options import MACHINE, Flags, TrainOptions, help_of, unfold
 from ndstack.errors import NdstackError
-from ndstack.settings.reading import merge, read_toml
+from ndstack.settings.reading import Table, merge, read_toml
 
 if TYPE_CHECKING:
     from ndstack.training import Result, RunConfig
@@ -31,12 +31,12 @@ STAGE: dict[str, Callable[[str], int | float]] = {
     "stop_after": int,
     "learning_rate": float,
 }
-"""What may follow the lengths of a stage, in this order."""
+"""The settings that may follow the lengths of a stage, in this order."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FormalOptions:
-    """Of `train` alone: a language and how it is learned."""
+    """The options of `train` alone: a language, and how it is learned."""
 
     config: Annotated[
         Path | None, typer.Option(metavar="FILE.toml", help="Settings, named as in config.json.")
@@ -54,25 +54,21 @@ class FormalOptions:
         str | None,
         typer.Option(
             metavar="STAGE,...",
-            help="Lengths of each stage in order, such as 4:20,8:40,40:80; each starts from the best "
+            help="The lengths of each stage, such as 4:20,8:40,40:80; each stage starts from the best "
             "parameters of the one before. 4:20@60/10/0.01: at most 60 epochs, stop after 10 without "
-            "improvement, learning rate 0.01; what is left out is as in the last stage.",
+            "improvement, learning rate 0.01; what is left out is the same as in the last stage.",
         ),
     ] = None
     strings: Annotated[
         int | None,
-        typer.Option("--train", help=f"{help_of('data.train')} Validation takes a tenth more."),
+        typer.Option("--train", help=f"{help_of('data.train')} For validation, there are a tenth as many."),
     ] = None
 
-    def settings(self) -> dict[str, Any]:
-        """As in config.json; None for what was not given."""
-        counts = {"train": self.strings, "validation": self.strings and max(1, self.strings // 10)}
+    def settings(self) -> Table:
+        """Return settings in the form of config.json; None for what was not given."""
+        counts: Table = {"train": self.strings, "validation": self.strings and max(1, self.strings // 10)}
         lengths, last = _stages(self.stages, self.lengths)
-        return {
-            "recipe": self.recipe,
-            "data": counts | _lengths(lengths),
-            "training": last,
-        }
+        return {"recipe": self.recipe, "data": counts | _lengths(lengths), "training": last}
 
 
 @command(
@@ -92,30 +88,25 @@ def train(
     *,
     formal: FormalOptions,
     given: Annotated[
-        dict[str, Any],
+        Table,
         Flags(
-            "training.learning_rate",
-            "training.max_epochs",
-            "training.eos",
-            "training.snapshots",
-            *MACHINE,
+            "training.learning_rate", "training.max_epochs", "training.eos", "training.snapshots", *MACHINE
         ),
     ],
     options: TrainOptions,
 ) -> None:
-    """Train a model on a formal language, with the dissertation's recipe unless told otherwise.
+    """Train a model on a formal language, by default with the dissertation's recipe.
 
-    The run goes to a new folder, --out. You can interrupt it at any time; --resume continues it, and it ends
-    with the same numbers, to the last bit. On a terminal there are progress bars, elsewhere one line of JSON
-    per epoch; the last line is the result.
+    The run is written to a new folder, --out. It can be interrupted at any time; --resume resumes it, and the
+    results are the same to the last bit. On a terminal, there are progress bars; otherwise, one line of JSON
+    per epoch. The last line is the result.
     """
     from ndstack import training
     from ndstack.training.material import use_folder
 
     config = formal.config
     flags = {"model": model, **formal.settings(), **_language_values(language, formal.grammar)}
-    flags = merge(flags, given)
-    values = options.apply_settings(_of_file(config), flags)
+    values = options.apply_settings({} if config is None else read_toml(config), merge(flags, given))
     values = values if formal.data is None else use_folder(formal.data, values)
     run_config = None
     if resume is not None:
@@ -132,8 +123,8 @@ def train(
     _print_result(folder, training.Run.open(folder).config, result, options.result_as_json)
 
 
-def _check_complete(out: Path | None, values: dict[str, Any]) -> None:
-    """Raise an error in one line unless a new run has all it needs."""
+def _check_complete(out: Path | None, values: Table) -> None:
+    """Raise an error if a new run lacks a folder, a model or a language."""
     if out is None:
         raise NdstackError("no folder for the run given; expected --out FOLDER, or --resume FOLDER")
     if "model" not in values:
@@ -157,24 +148,26 @@ def _print_result(folder: Path, config: "RunConfig", result: "Result", as_json: 
     )
 
 
-def _stages(stages: str | None, lengths: str | None) -> tuple[str | None, dict[str, Any]]:
-    """The lengths of the last stage, and the settings of the training; as typed."""
+def _stages(stages: str | None, lengths: str | None) -> tuple[str | None, Table]:
+    """Return the lengths of the last stage as typed, and the settings of the training."""
     if stages is None:
         return lengths, {}
     if lengths is not None:
-        raise NdstackError("--lengths and --stages given; the last of the stages says the run's lengths")
+        raise NdstackError("--lengths and --stages given; expected only --stages, whose last has the lengths")
     *first, (lengths, own) = map(_stage, stages.split(","))
     return lengths, own | {"stages": [{"lengths": parse_lengths(text), **values} for text, values in first]}
 
 
-def _stage(text: str) -> tuple[str, dict[str, Any]]:
-    """`4:20@60/10/0.01` as lengths and settings; what is left out is not there."""
+def _stage(text: str) -> tuple[str, Table]:
+    """Return the lengths and the settings in `4:20@60/10/0.01`."""
     lengths, at, rest = text.strip().partition("@")
     parts = rest.split("/") if at else []
     try:
         if len(parts) > len(STAGE):
             raise ValueError
-        values = {name: kind(part) for (name, kind), part in zip(STAGE.items(), parts, strict=False) if part}
+        values: Table = {
+            name: kind(part) for (name, kind), part in zip(STAGE.items(), parts, strict=False) if part
+        }
     except ValueError:
         raise NdstackError(
             f"{text!r} is not a stage; write its lengths and, if it has its own, epochs, patience and "
@@ -184,21 +177,17 @@ def _stage(text: str) -> tuple[str, dict[str, Any]]:
     return lengths, values
 
 
-def _lengths(text: str | None) -> dict[str, Any]:
-    """Training lengths as typed; test lengths reach a quarter further, as 100 does beyond 80."""
+def _lengths(text: str | None) -> Table:
+    """Return the settings of lengths as typed; test strings are up to a quarter longer, as 100 is than 80."""
     if text is None:
         return {}
     low, high = parse_lengths(text)
     return {"lengths": (low, high), "test_lengths": (low, high + high // 4)}
 
 
-def _language_values(language: str | None, grammar: Path | None) -> dict[str, Any]:
+def _language_values(language: str | None, grammar: Path | None) -> Table:
     if language is not None and grammar is not None:
         raise NdstackError("a LANGUAGE and --grammar given, expected one of them")
     if grammar is None:
         return {} if language is None else {"language": language}
     return {"language": grammar.stem, "grammar": str(read_grammar_file(grammar))}
-
-
-def _of_file(config: Path | None) -> dict[str, Any]:
-    return {} if config is None else read_toml(config)

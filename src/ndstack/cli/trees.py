@@ -49,8 +49,7 @@ def trees(
     from ndstack.grammars.parse_forest import Forest
     from ndstack.progress import progress_bar
 
-    if out is not None:
-        plotting.check_format(out)
+    plotting.check_format(out)
     source = _context_free(None if grammar else words.pop(0), grammar)
     if len(words) != 1:
         raise NdstackError(f"expected one string to parse, got {len(words)}: ndstack trees dyck '()'")

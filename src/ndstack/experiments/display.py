@@ -1,12 +1,9 @@
-"""A sweep on a terminal, as a table that lives; elsewhere as lines of JSON."""
-
-from __future__ import annotations
+"""The progress of a sweep: a live table on a terminal, otherwise lines of JSON."""
 
 import json
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -16,7 +13,6 @@ from rich.text import Text
 
 from ndstack.errors import NdstackError
 from ndstack.experiments.estimate import show_seconds
-from ndstack.experiments.experiment import Values
 from ndstack.experiments.sweep import Watcher
 from ndstack.experiments.sweep_folder import COMPLETE, SweepFolder
 from ndstack.experiments.trials import Trial
@@ -26,40 +22,40 @@ MOST_ROWS = 20
 
 
 class JSONLines(Watcher):
-    """A line for every trial that begins or ends."""
+    """A watcher that prints a line for every trial that starts or ends."""
 
     def __init__(self, folder: SweepFolder) -> None:
         self.folder, self.left = folder, None  # type: tuple[SweepFolder, float | None]
         self.total = self.done = 0
 
     def begin(self, trials: Sequence[Trial], done: int, known: int) -> None:
-        """How much there is to do."""
+        """Print the number of trials."""
         self.total, self.done = len(trials), done + known
         self._print(event="begin", trials=self.total, done=done, known=known)
 
     def started(self, trial: Trial, attempt: int) -> None:
-        """One line."""
+        """Print one line."""
         self._print(event="start", trial=trial.id, attempt=attempt)
 
     def ended(self, trial: Trial, state: str, message: str) -> None:
-        """One line, with what is known of the result."""
+        """Print one line, with the best validation result."""
         self.done += state in COMPLETE
-        values: Values = {"message": message} if message else {}
+        values: dict[str, object] = {"message": message} if message else {}
         if state == "done":
             values |= best_of(self.folder, trial)
         left = None if self.left is None else round(self.left)
         self._print(event=state, trial=trial.id, **values, done=self.done, of=self.total, seconds_left=left)
 
     def tick(self, running: Sequence[Trial], left: float | None) -> None:
-        """Remember the estimate."""
+        """Keep the estimate."""
         self.left = left
 
-    def _print(self, **values: Any) -> None:
+    def _print(self, **values: object) -> None:
         print(json.dumps(values), flush=True)
 
 
 class LiveTable(Watcher):
-    """What runs now, what ended last, and how long it may take."""
+    """A watcher that draws the running trials, the last ones that ended, and the remaining time."""
 
     def __init__(self, folder: SweepFolder, title: str) -> None:
         self.folder, self.title = folder, title
@@ -70,19 +66,19 @@ class LiveTable(Watcher):
         self.last: list[tuple[str, str, str]] = []
 
     def begin(self, trials: Sequence[Trial], done: int, known: int) -> None:
-        """Begin to draw."""
+        """Start drawing."""
         self.total, self.counts["done"], self.counts["known"] = len(trials), done, known
         self.live.start()
 
     def ended(self, trial: Trial, state: str, message: str) -> None:
-        """Keep the last few."""
+        """Keep the last few trials."""
         self.counts[state] += 1
         best = best_of(self.folder, trial) if state == "done" else {}
         value = best.get("difference", best.get("perplexity"))
         self.last = [*self.last[-4:], (trial.id, state, message if value is None else f"{value:.4f}")]
 
     def tick(self, running: Sequence[Trial], left: float | None) -> None:
-        """Draw."""
+        """Draw the table."""
         table = Table("trial", "epoch", "validation", "s/epoch", box=None)
         for name, state, note in self.last:
             table.add_row(Text(name, style="dim"), Text(state, style="dim"), Text(note, style="dim"))
@@ -110,7 +106,7 @@ class LiveTable(Watcher):
             run = self.folder.run(trial)
             history = [] if run is None else run.metrics()
             seconds = {} if run is None else run.seconds()
-        except NdstackError:  # it is being written
+        except NdstackError:  # a file is just being written
             return "", "", ""
         most = trial.config.training.most_epochs
         if not history:
@@ -118,12 +114,12 @@ class LiveTable(Watcher):
         last = history[-1]
         value = last.get("validation_difference", last.get("validation_perplexity", 0.0))
         pace = sum(seconds.values()) / max(1, len(seconds))
-        epoch = min(len(history) + 1, most)  # after the last one, the model is measured
+        epoch = min(len(history) + 1, most)  # after the last epoch, the model is measured
         return f"{epoch}/{most}", f"{value:.4f}", f"{pace:.1f}"
 
 
-def best_of(folder: SweepFolder, trial: Trial) -> Values:
-    """The best validation result of a trial."""
+def best_of(folder: SweepFolder, trial: Trial) -> dict[str, float]:
+    """Return the best validation result of a trial."""
     run = folder.run(trial)
     history = [] if run is None else run.metrics()
     if not history:
@@ -138,7 +134,7 @@ def best_of(folder: SweepFolder, trial: Trial) -> Values:
 
 
 def choose_watcher(folder: SweepFolder, title: str, *, quiet: bool, as_json: bool) -> Watcher:
-    """A table on a terminal, lines of JSON elsewhere."""
+    """Return a watcher that draws a table on a terminal, and otherwise prints lines of JSON."""
     if quiet:
         return Watcher()
     return JSONLines(folder) if as_json or not sys.stderr.isatty() else LiveTable(folder, title)

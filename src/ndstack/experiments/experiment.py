@@ -1,6 +1,6 @@
-"""An experiment as data: models, languages, a search, restarts, and what is made of the results.
+"""An experiment as data: models, languages, a search, restarts, and the figures and tables of its results.
 
-The format of the TOML files in `dissertation/` and of a user's own sweep:
+The format of the TOML files in `dissertation/`, and of those of users:
 
     name = "mine"
     title = "Two models on two languages"
@@ -9,20 +9,20 @@ The format of the TOML files in `dissertation/` and of a user's own sweep:
 
     [[models]]
     label = "Sup."
-    names = ["sup-2", "sup-20"]           # all of them are searched
-    by_language.dyck = ["sup-2"]          # except here
+    names = ["sup-2", "sup-20"]           # the best of these is searched for
+    by_language.dyck = ["sup-2"]          # on this language, among these
 
-    [search]                              # a list is a grid; low and high: log-uniform, drawn for each run
+    [search]                              # a list is a grid; from low to high, values are log-uniform
     "training.learning_rate" = [0.01, 0.001]
     "training.clip" = { low = 1, high = 10 }
 
-    [settings.training]                   # of all runs, as in config.json
+    [settings.training]                   # settings of all runs, as in config.json
     max_epochs = 50
 
-    [until]                               # end a group (label and language) when a run is as good as this
+    [until]                               # a group (label and language) ends when a run is this good
     difference = 0.05
 
-    [extend]                              # more epochs for runs that still improve at their limit
+    [extend]                              # runs that still improve at their limit get more epochs
     epochs = 20
     times = 3
 
@@ -31,16 +31,15 @@ The format of the TOML files in `dissertation/` and of a user's own sweep:
     kind = "curves"
     select = "best"
 
-    [scales.smoke]                        # the same with other values
+    [scales.smoke]                        # the same experiment with other values
     restarts = 1
     settings.data.train = 20
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -55,34 +54,32 @@ from pydantic import (
 
 from ndstack.errors import NdstackError, first_problem
 from ndstack.nn import models as networks
-from ndstack.settings.reading import merge, read_toml
+from ndstack.settings.reading import Table, merge, read_toml
 from ndstack.training.material import check_language
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Selection = Literal["best", "setting", "all"]
-"""Which runs of a model on a language stand for it: the run with the lowest validation cross-entropy
-difference; the runs of the setting whose mean is lowest; all runs."""
+"""The runs that represent a model on a language: the run with the lowest validation cross-entropy difference,
+the runs of the setting whose mean is lowest, or all runs."""
 Order = Literal["listed", "shuffled"]
-"""In which order the settings of a grid are tried in each restart: as in the file, or in an order drawn from
-the experiment's seed for every group. Either way each restart covers the grid before the next begins."""
+"""The order in which the settings of a grid are tried in each restart: as in the file, or shuffled with the
+experiment's seed for every group. In both cases, a restart covers the whole grid before the next one."""
 Statistic = Literal["mean", "deviation", "best"]
 Kind = Literal[
     "curves", "capacity", "times", "perplexity", "circuits", "scatter", "evolution", "pca", "heatmaps"
 ]
 Printed = float | int | str | None
-Values = dict[str, Any]
-"""Plain data, as in a TOML or JSON file."""
 PAPER = "paper"
 
 
 class SpecTable(BaseModel):
-    """Unknown names and wrong types are errors."""
+    """A table of a specification, in which unknown names and wrong types are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class LogUniform(SpecTable):
-    """A random number whose logarithm is uniform."""
+    """A random number whose logarithm is uniformly distributed."""
 
     low: PositiveFloat
     high: PositiveFloat
@@ -98,16 +95,16 @@ Choices = LogUniform | Annotated[list[object], Field(min_length=1)]
 
 
 class ModelSpec(SpecTable):
-    """One line of a figure, or row of a table: a model, in one size or in several that are searched."""
+    """A line of a figure or row of a table: a model in one size, or in several among which is searched."""
 
     label: str
     names: list[str] = []
     by_language: dict[str, list[str]] = {}
-    """For languages on which the sizes are others."""
-    settings: Values = {}
+    """The names for languages on which they differ."""
+    settings: Table = {}
 
     def on(self, language: str) -> list[str]:
-        """The names of the models that are tried on a language."""
+        """Return the names of the models that are tried on a language."""
         return self.by_language.get(language.partition("(")[0], self.names)
 
 
@@ -115,58 +112,58 @@ class Output(SpecTable):
     """A figure or table."""
 
     label: Name
-    """Such as figure-6.1."""
+    """The name of the figure or table, such as figure-6.1."""
     kind: Kind
     title: str = ""
     select: Selection = "best"
     statistic: Statistic = "mean"
-    """Of what a capacity figure shows."""
+    """The statistic that a capacity figure shows."""
     languages: list[str] = []
-    """Those shown; all if none is named."""
+    """The languages that are shown; by default, all."""
     models: list[str] = []
-    """Labels of those shown; all if none is named."""
+    """The labels of the models that are shown; by default, all."""
     columns: list[str] = []
     printed: dict[str, list[Printed]] = {}
-    """What the dissertation prints: for each label a row of numbers."""
+    """The row of numbers in the dissertation for each label."""
     note: str = ""
 
 
 class Scale(SpecTable):
-    """What is different at a scale; what is not given stays as it is."""
+    """The settings that differ at a scale."""
 
     about: str = ""
     restarts: PositiveInt | None = None
     search: dict[str, Choices] | None = None
     names: dict[str, list[str]] = {}
-    """Models by label, in these sizes only."""
+    """The names of models by label."""
     alphabet_sizes: list[PositiveInt] | None = None
-    settings: Values = {}
+    settings: Table = {}
 
 
 class Until(SpecTable):
-    """Success of a group: a complete run whose validation cross-entropy difference is no more than this."""
+    """The largest validation cross-entropy difference of a complete run with which its group succeeds."""
 
     difference: PositiveFloat
     """In nats per symbol."""
 
 
 class Extend(SpecTable):
-    """More epochs for runs that still improve when they reach their limit."""
+    """The rule by which runs that still improve when they reach their limit get more epochs."""
 
     epochs: PositiveInt
-    """So many more at a time."""
+    """The number of epochs that are added each time."""
     times: PositiveInt = 1
-    """At most so often."""
+    """How often epochs are added at most."""
     within: PositiveInt = 3
-    """If the best epoch is among so many last ones."""
+    """A run still improves if its best epoch is among this number of last ones."""
 
 
 class Budget(SpecTable):
-    """What the runs of a group may spend together: no further one begins once it is spent."""
+    """What the runs of a group may spend together; once it is spent, no further run starts."""
 
     epochs: PositiveInt | None = None
     seconds: PositiveFloat | None = None
-    """Of training."""
+    """The number of seconds of training."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -176,19 +173,19 @@ class Budget(SpecTable):
 
 
 class Rules(SpecTable):
-    """How many runs a group gets, which are all runs of one label on one language, and how long they are.
+    """The number and the length of the runs of a group, which are all runs of one label on one language.
 
-    A run that has begun is always completed: its early values say little about its end.
+    A run that has started is always completed, because its early values say little about its end.
     """
 
     until: Until | None = None
-    """After a success no further run of the group begins; all are run if not given."""
+    """After a success, no further run of the group starts; if not given, all runs are made."""
     extend: Extend | None = None
     budget: Budget | None = None
 
 
 class Experiment(Rules):
-    """Trials and what is made of them."""
+    """Trials, and the figures and tables of their results."""
 
     name: Name
     title: str = ""
@@ -197,20 +194,20 @@ class Experiment(Rules):
     models: Annotated[list[ModelSpec], Field(min_length=1)]
     languages: Annotated[list[str], Field(min_length=1)]
     text: bool = False
-    """Whether runs are on a corpus, of which `languages` is only the name."""
+    """Whether runs are on a corpus, whose name is then in `languages`."""
     alphabet_sizes: list[PositiveInt] = []
-    """Each language is taken with each of these k."""
+    """The numbers k of symbols with which each language is tried."""
     restarts: PositiveInt = 1
     search: dict[str, Choices] = {}
     order: Order = "listed"
     seed: NonNegativeInt = 0
-    settings: Values = {}
+    settings: Table = {}
     outputs: list[Output] = []
     scales: dict[str, Scale] = {}
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], source: str) -> Self:
-        """Check plain data; what is wrong is said in one line."""
+    def of(cls, values: object, source: str) -> Self:
+        """Return the experiment in plain data; an error names what is wrong in one line."""
         try:
             found = cls.model_validate(values)
         except ValidationError as error:
@@ -220,11 +217,11 @@ class Experiment(Rules):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The experiment of a TOML file."""
+        """Return the experiment in a TOML file."""
         return cls.of(read_toml(path), str(path))
 
     def at(self, scale: str) -> Experiment:
-        """The same experiment at a scale; `paper` is as written unless the file says otherwise."""
+        """Return the same experiment at a scale; `paper` is the full one unless the file redefines it."""
         chosen = self.scales.get(scale)
         if chosen is None:
             if scale == PAPER:
@@ -240,7 +237,7 @@ class Experiment(Rules):
             else model
             for model in self.models
         ]
-        changes: Values = {"models": specs, "settings": merge(self.settings, chosen.settings)}
+        changes: Table = {"models": specs, "settings": merge(self.settings, chosen.settings)}
         for field in ("restarts", "search", "alphabet_sizes"):
             value = getattr(chosen, field)
             if value is not None:
@@ -248,28 +245,28 @@ class Experiment(Rules):
         return self.model_copy(update=changes)
 
     def scale_names(self) -> list[str]:
-        """All scales, the full one last."""
+        """Return the names of all scales, that of the full one last."""
         return [*(name for name in self.scales if name != PAPER), PAPER]
 
     def all_languages(self) -> list[str]:
-        """With alphabet sizes, if there are any."""
+        """Return the languages, with each alphabet size if there are any."""
         if not self.alphabet_sizes:
             return self.languages
         return [f"{language}(k={k})" for language in self.languages for k in self.alphabet_sizes]
 
     def shown_languages(self, output: Output) -> list[str]:
-        """The panels of a figure."""
+        """Return the languages of a figure or table."""
         return output.languages or self.languages
 
     def shown_models(self, output: Output) -> list[str]:
-        """The lines of a figure, or the rows of a table."""
+        """Return the labels of the models of a figure or table."""
         return output.models or [model.label for model in self.models]
 
     def _check_names(self, source: str) -> None:
-        """Models, languages and labels that do not exist are noticed before anything runs."""
+        """Raise an error if a model, language or label does not exist."""
         labels = [model.label for model in self.models]
         if len(set(labels)) < len(labels):
-            raise NdstackError(f"{source}: two models with the same label, expected different ones")
+            raise NdstackError(f"{source}: two models have the same label, expected different ones")
         for model in self.models:
             for name in [*model.names, *(one for names in model.by_language.values() for one in names)]:
                 networks.parse(name)
@@ -277,7 +274,7 @@ class Experiment(Rules):
                 if not model.on(language):
                     raise NdstackError(f"{source}: {model.label} has no names for {language}")
         if self.text and self.until is not None:
-            raise NdstackError(f"{source}: until.difference is for formal languages, but this is about text")
+            raise NdstackError(f"{source}: until.difference given for an experiment on text; remove it")
         if not self.text:
             for language in self.all_languages():
                 check_language(language)

@@ -1,32 +1,32 @@
 """From run folders and sweep folders to rows of the tables of results."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel
 
 from ndstack import files
 from ndstack.errors import NdstackError
-from ndstack.experiments.experiment import Values
 from ndstack.experiments.identity import describe_stages, portable_settings, record_id
-from ndstack.experiments.jobs import RESULT, TEST, TEXT
-from ndstack.experiments.records import Ended, Epoch, Record, Tables, is_tables, rounded
-from ndstack.experiments.stack_views import View, ViewName, possible_views, summarize, views_of
+from ndstack.experiments.jobs import RESULT, TEST, TEXT, JobResult, TextMeasures
+from ndstack.experiments.records import Ended, Epoch, Record, Tables, Views, is_tables
+from ndstack.experiments.stack_views import possible_views, summarize, views_of
 from ndstack.experiments.sweep_folder import SweepFolder
 from ndstack.experiments.trials import expand
 from ndstack.nn.models import parse
 from ndstack.training import Run, RunConfig
 from ndstack.training.machine import cpu_model, simd
 from ndstack.training.material import language_of, make_model
-from ndstack.training.run import BEST, ENVIRONMENT, LOG, best_epoch, is_run
+from ndstack.training.run import BEST, ENVIRONMENT, LOG, best_epoch, is_run, last_stage
 
-Row = tuple[Record, list[Epoch], dict[ViewName, View]]
+_Content = TypeVar("_Content", bound=BaseModel)
 
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """What a run folder alone does not say."""
+    """What the folder of a run does not contain."""
 
     experiment: str = ""
     label: str = ""
@@ -35,27 +35,44 @@ class Origin:
     simd: str = ""
 
 
+class _Environment(BaseModel):
+    ndstack: str = ""
+    commit: str = ""
+    cpu: str = ""
+    simd: str = ""
+
+
+class _TestRow(BaseModel):
+    length: int | None = None
+    difference: float
+
+
+class _Test(BaseModel):
+    overall: _TestRow | None = None
+    by_length: list[_TestRow]
+
+
 @dataclasses.dataclass
 class Gathered:
-    """What came of gathering: identifiers of runs."""
+    """The identifiers of the runs that were gathered."""
 
     added: list[str] = dataclasses.field(default_factory=list)
     updated: list[str] = dataclasses.field(default_factory=list)
     same: list[str] = dataclasses.field(default_factory=list)
     incomplete: list[str] = dataclasses.field(default_factory=list)
-    """Those of all the above that had not ended."""
+    """The runs among all of these that have not ended."""
 
 
 def gather(
     folders: Sequence[str | Path], out: str | Path, *, commit: str = "", this_machine: bool = False
 ) -> Gathered:
-    """Put runs into the tables of a folder; those that are there already are brought up to date.
+    """Add runs to the tables in a folder, or update their rows.
 
     Args:
-        folders: run folders, sweep folders, or folders with either somewhere in them.
-        out: where the tables are, or will be.
-        commit: of the code that made the runs, for those that do not say.
-        this_machine: whether the runs were made on this machine, for those that do not say.
+        folders: run folders, sweep folders, or folders that contain them at any depth.
+        out: the folder of the tables.
+        commit: the commit of the code that made the runs, if they do not record it.
+        this_machine: whether the runs were made on this machine, if they do not record it.
     """
     base = Origin(commit=commit, cpu=cpu_model(), simd=simd()) if this_machine else Origin(commit=commit)
     runs = [pair for folder in folders for pair in find_runs(Path(folder), base)]
@@ -74,8 +91,8 @@ def gather(
 
 
 def _take(tables: Tables, run: Run, origin: Origin, found: Gathered) -> Tables:
-    """With one more run; one that is known as well or better already stays as it is."""
-    views: dict[ViewName, View] = {}
+    """Return the tables with one more run, unless they already contain the same or more about it."""
+    views = Views()
     record, curve = read_run(run, origin)
     old = tables.runs.get(record.id)
     if not record.complete:
@@ -85,36 +102,27 @@ def _take(tables: Tables, run: Run, origin: Origin, found: Gathered) -> Tables:
         found.same.append(record.id)
         return tables
     if wanted:
-        views = views_of(run)  # which takes much longer than all the rest
+        views = views_of(run)  # this takes much longer than everything else
         record = record.model_copy(update={"stack_measures": summarize(views)})
     (found.added if old is None else found.updated).append(record.id)
     return tables.with_run(record, curve, views)
 
 
 def _worth(record: Record, views: int) -> tuple[bool, int, int]:
-    """What is known of a run: the greater, the more."""
+    """Return how much is known about a run; more is greater."""
     measured = (record.test_by_length, record.test_perplexity, record.sg_score, views)
     return record.complete, record.epochs, sum(bool(one) for one in measured)
 
 
-def read_folder(folder: Path, origin: Origin | None = None) -> list[Row]:
-    """The rows of all runs in a folder that have a complete epoch."""
-    found = []
-    for run, own in find_runs(folder, origin or Origin()):
-        views = views_of(run)
-        found.append((*read_run(run, own, views), views))
-    return found
-
-
 def find_runs(folder: Path, origin: Origin) -> list[tuple[Run, Origin]]:
-    """All runs in a folder that have a complete epoch, each with what its own folder does not say.
+    """Return all runs in a folder that have a complete epoch, each with what its folder does not contain.
 
-    A run that another one of them started from is left out: its epochs are the first stage of that other one.
+    A run from which another one started is left out, because its epochs are the first stage of the other.
     """
     places = [folder] if is_run(folder) else sorted(path.parent for path in folder.rglob("config.json"))
     if not places:
         raise NdstackError(
-            f"{folder} has no runs in it; expected what ndstack train, sweep or reproduce made"
+            f"{folder} has no runs in it; expected a folder that ndstack train, sweep or reproduce made"
         )
     known = _origins(folder, origin)
     runs = [Run.open(place) for place in places]
@@ -127,7 +135,7 @@ def find_runs(folder: Path, origin: Origin) -> list[tuple[Run, Origin]]:
 
 
 def _origins(folder: Path, origin: Origin) -> dict[str, Origin]:
-    """Of the trials of a sweep: which experiment they are for, and the label of the model."""
+    """Return the experiment and the label of each trial of a sweep."""
     if not (folder / "experiments").is_dir():
         return {}
     known: dict[str, Origin] = {}
@@ -140,70 +148,69 @@ def _origins(folder: Path, origin: Origin) -> dict[str, Origin]:
 
 
 def read_run(
-    run: Run, origin: Origin | None = None, views: dict[ViewName, View] | None = None
+    run: Run, origin: Origin | None = None, views: Views | None = None
 ) -> tuple[Record, list[Epoch]]:
-    """The row of a run, and those of its epochs.
+    """Return the row of a run, and the rows of its epochs.
 
     Args:
-        run: with one complete epoch or more.
-        origin: what its folder does not say.
-        views: of its stack, for the numbers that claims about them need.
+        run: a run with at least one complete epoch.
+        origin: what its folder does not contain.
+        views: the views of its stack, for the numbers by which claims about them are decided.
     """
-    origin, config = origin or Origin(), run.config
+    origin, config, folder = origin or Origin(), run.config, run.folder
     curve, stages = _curve(run)
-    history = run.metrics()
-    last = [line for line in history if line.get("stage") == history[-1].get("stage")]
+    last = last_stage(run.metrics())
     best = best_epoch(last)
-    waited = last[-1]["epoch"] - best["epoch"]
-    name = record_id(config, stages)
-    environment, result = _read(run.folder / ENVIRONMENT), _read(run.folder / RESULT)
-    text = _read(run.folder / TEXT)
-    values: Values = {
-        "id": name,
-        "experiment": origin.experiment,
-        "label": origin.label,
-        "language": config.language,
-        "model": config.model or "",
-        "seed": config.seed,
-        "learning_rate": config.training.learning_rate,
-        "stages": stages,
-        "bottom_fix": _bottom_fix(config),
-        "config": portable_settings(config),
-        "parameters": _parameters(run),
-        "epochs": len(curve),
-        "best_epoch": len(curve) - waited,
-        "waited": waited,
-        "cross_entropy": best["validation_cross_entropy"],
-        "difference": best.get("validation_difference"),
-        "updates": result.get("updates", _updates(config, len(curve))),
-        "ended": _ended(config, waited, len(last)),
-        "seconds": round(sum(epoch.seconds or 0.0 for epoch in curve), 1),
-        "threads": config.training.threads,
-        "version": environment.get("ndstack", ""),
-        "commit": environment.get("commit") or origin.commit,
-        "cpu": environment.get("cpu") or origin.cpu,
-        "simd": environment.get("simd") or origin.simd,
-        "date": _date(run.folder / LOG),
-        **_test(run.folder / TEST),
-        "perplexity": best.get("validation_perplexity"),
-        "test_perplexity": text.get("test_perplexity"),
-        "sg_score": text.get("sg_score"),
-        "circuits": text.get("circuits", {}),
-        "stack_measures": summarize(views or {}),
-        "processor_seconds": _total([epoch.processor_seconds for epoch in curve]),
-    }
-    record = Record.model_validate({**rounded(values), "config": values["config"]})
-    return record, [epoch.model_copy(update={"run": name}) for epoch in curve]
+    waited = int(last[-1]["epoch"] - best["epoch"])
+    environment, text = _read(folder / ENVIRONMENT, _Environment), _read(folder / TEXT, TextMeasures)
+    updates = _read(folder / RESULT, JobResult).updates
+    test = _read_test(folder / TEST)
+    record = Record(
+        id=record_id(config, stages),
+        experiment=origin.experiment,
+        label=origin.label,
+        language=config.language,
+        model=config.model or "",
+        seed=config.seed,
+        learning_rate=config.training.learning_rate,
+        stages=stages,
+        bottom_fix=_bottom_fix(config),
+        config=portable_settings(config),
+        parameters=_parameters(run),
+        epochs=len(curve),
+        best_epoch=len(curve) - waited,
+        waited=waited,
+        cross_entropy=best["validation_cross_entropy"],
+        difference=best.get("validation_difference"),
+        updates=_updates(config, len(curve)) if updates is None else updates,
+        ended=_ended(config, waited, len(last)),
+        seconds=round(sum(epoch.seconds or 0.0 for epoch in curve), 1),
+        threads=config.training.threads,
+        version=environment.ndstack,
+        commit=environment.commit or origin.commit,
+        cpu=environment.cpu or origin.cpu,
+        simd=environment.simd or origin.simd,
+        date=_date(folder / LOG),
+        test_difference=None if test.overall is None else test.overall.difference,
+        test_by_length={row.length or 0: row.difference for row in test.by_length},
+        perplexity=best.get("validation_perplexity"),
+        test_perplexity=text.test_perplexity,
+        sg_score=text.sg_score,
+        circuits=text.circuits,
+        stack_measures=summarize(views or Views()),
+        processor_seconds=_total([epoch.processor_seconds for epoch in curve]),
+    )
+    return record, [epoch.model_copy(update={"run": record.id}) for epoch in curve]
 
 
 def _total(values: Sequence[float | None]) -> float | None:
-    """The sum, if all are known."""
+    """Return the sum if all values are known."""
     known = [value for value in values if value is not None]
     return round(sum(known), 1) if len(known) == len(values) else None
 
 
 def _start(run: Run) -> Path | None:
-    """The run that this one started from, if it is still there."""
+    """Return the folder of the run from which this one started, if it still exists."""
     if run.config.start_from is None:
         return None
     place = files.real_path(run.folder / run.config.start_from)
@@ -211,7 +218,7 @@ def _start(run: Run) -> Path | None:
 
 
 def _curve(run: Run) -> tuple[list[Epoch], str]:
-    """The epochs of a run, those of runs that it started from first; and its stages."""
+    """Return the epochs of a run, after those of the runs from which it started, and its stages."""
     chain = [run]
     while (source := _start(chain[0])) is not None and len(chain) < 10:
         chain.insert(0, Run.open(source))
@@ -219,29 +226,28 @@ def _curve(run: Run) -> tuple[list[Epoch], str]:
     for number, one in enumerate(chain, 1):
         times, worked = one.seconds(), one.seconds("processor_seconds")
         for line in one.metrics():
-            epoch = {
-                "run": "",
-                "stage": line.get("stage", number),
-                "epoch": len(curve) + 1,
-                "cross_entropy": line["validation_cross_entropy"],
-                "difference": line.get("validation_difference"),
-                "train": line.get("train_cross_entropy"),
-                "learning_rate": line.get("learning_rate"),
-                "seconds": times.get(line["epoch"]),
-                "processor_seconds": worked.get(line["epoch"]),
-            }
-            curve.append(Epoch.model_validate(rounded(epoch, 6)))
+            epoch = int(line["epoch"])
+            curve.append(
+                Epoch(
+                    stage=int(line.get("stage", number)),
+                    epoch=len(curve) + 1,
+                    cross_entropy=line["validation_cross_entropy"],
+                    difference=line.get("validation_difference"),
+                    train=line.get("train_cross_entropy"),
+                    learning_rate=line.get("learning_rate"),
+                    seconds=times.get(epoch),
+                    processor_seconds=worked.get(epoch),
+                )
+            )
     return curve, describe_stages(*(one.config for one in chain))
 
 
 def _bottom_fix(config: RunConfig) -> bool | None:
-    if config.model is None:
+    parsed = None if config.model is None else parse(config.model)
+    if parsed is None or not parsed.nondeterministic:
         return None
-    kind = parse(config.model).stack
-    if kind.startswith(("ns", "rns", "vrns")):
-        given = config.options.bottom_fix
-        return kind in ("rns", "vrns") if given is None else given
-    return None
+    given = config.options.bottom_fix
+    return parsed.stack in ("rns", "vrns") if given is None else given
 
 
 def _ended(config: RunConfig, waited: int, epochs: int) -> Ended:
@@ -251,46 +257,33 @@ def _ended(config: RunConfig, waited: int, epochs: int) -> Ended:
 
 
 def _updates(config: RunConfig, epochs: int) -> int | None:
-    """Of a run on a formal language, where every epoch has as many batches."""
+    """Return the number of updates in a run on a formal language, whose epochs all have the same length."""
     if config.corpus is not None:
         return None
     return epochs * -(-config.data.train // config.data.batch_size)
 
 
 def _parameters(run: Run) -> int | None:
-    """As kept, or else counted in a model that is made for it."""
+    """Return the number of parameters of the best model, or else of a new model."""
     if (run.folder / BEST).exists() or run.config.corpus is not None or run.config.model is None:
-        value = run.summary()["parameters"]
-        return None if value is None else int(value)
+        return run.count_parameters()
     model = make_model(run.config, language_of(run.config))
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _test(path: Path) -> Values:
-    """What was measured on the test set, overall and by length."""
-    found = _read(path) if path.exists() else {"by_length": []}
-    try:
-        rows = {int(row["length"]): float(row["difference"]) for row in found["by_length"]}
-        overall = found.get("overall", {}).get("difference")
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise NdstackError(
-            f"{path} is damaged: expected what ndstack evaluate writes; remove it, and the sweep writes "
-            "it again"
-        ) from None
-    return {"test_difference": overall, "test_by_length": rounded(rows, 6)}
+def _read_test(path: Path) -> _Test:
+    if not path.exists():
+        return _Test(by_length=[])
+    hint = "; remove it, and the sweep writes it again"
+    return files.read_json_as(path, _Test, "what ndstack evaluate writes", hint)
 
 
 def _date(log: Path) -> str:
-    """Of the last line of a run's log, without the time."""
+    """Return the date of the last line of a run's log."""
     lines = files.read_text(log).splitlines() if log.exists() else []
     return lines[-1][:10] if lines else ""
 
 
-def _read(path: Path) -> Values:
-    """What a file of a run says; nothing if it is not there."""
-    if not path.exists():
-        return {}
-    found = files.read_json(path)
-    if not isinstance(found, dict):
-        raise NdstackError(f"{path} is damaged: expected a JSON object")
-    return found
+def _read(path: Path, kind: type[_Content]) -> _Content:
+    """Return the content of a file of a run; if there is no such file, the defaults."""
+    return files.read_json_as(path, kind, "what the run wrote") if path.exists() else kind()

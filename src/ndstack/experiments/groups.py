@@ -1,14 +1,12 @@
-"""Groups: all runs of one label on one language. What they spent, and when a group needs no further run."""
-
-from __future__ import annotations
+"""Groups, which are all runs of one label on one language: what they spent, and when they end."""
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from ndstack import files
 from ndstack.experiments.experiment import Extend, Rules
-from ndstack.experiments.jobs import RESULT, Measure
+from ndstack.experiments.jobs import RESULT, JobResult, Measure
 from ndstack.experiments.records import Record
 from ndstack.experiments.sweep_folder import SweepFolder
 from ndstack.experiments.trials import Trial
@@ -20,18 +18,18 @@ Group = tuple[str, str]
 
 @dataclasses.dataclass
 class Spent:
-    """What the runs of a group took, those that are not complete included."""
+    """What the runs of a group have spent, including those that are not complete."""
 
     complete: int = 0
     known: int = 0
-    """Complete runs that are known from tables."""
+    """The number of complete runs that are known from tables."""
     epochs: int = 0
     updates: int = 0
-    """Of complete runs; those that were completed before updates were counted have none."""
+    """The number of updates of complete runs."""
     seconds: float = 0.0
-    """Of training."""
+    """The number of seconds of training."""
     scores: list[float] = dataclasses.field(default_factory=list)
-    """Of complete runs: the best validation cross-entropy difference, of text the cross-entropy."""
+    """The best validation cross-entropy difference (on text, cross-entropy) of each complete run."""
 
     @property
     def best(self) -> float:
@@ -39,7 +37,7 @@ class Spent:
         return min(self.scores, default=math.inf)
 
     def add(self, record: Record) -> None:
-        """Count a complete run that is known from tables."""
+        """Add a complete run that is known from tables."""
         self.complete += 1
         self.known += 1
         self.epochs += record.epochs
@@ -49,12 +47,12 @@ class Spent:
 
 
 def group_of(trial: Trial) -> Group:
-    """The group that a trial is in."""
+    """Return the group of a trial."""
     return trial.label, trial.language
 
 
 def members(trials: Iterable[Trial]) -> dict[Group, list[Trial]]:
-    """The trials of every group, in order."""
+    """Return the trials of every group, in order."""
     found: dict[Group, list[Trial]] = {}
     for trial in trials:
         found.setdefault(group_of(trial), []).append(trial)
@@ -67,7 +65,7 @@ def spent(
     measures: tuple[Measure, ...] = (),
     extend: Extend | None = None,
 ) -> Spent:
-    """What trials took so far, here or elsewhere."""
+    """Return what trials have spent so far, here or elsewhere."""
     total = Spent()
     for trial in trials:
         record = folder.record(trial, measures, extend)
@@ -83,14 +81,13 @@ def spent(
         if history and folder.status(trial, measures) == "done":
             best = best_epoch(history)
             total.complete += 1
-            total.scores.append(float(best.get("validation_difference", best["validation_cross_entropy"])))
-            result = files.read_json(run.folder / RESULT)
-            total.updates += int(result.get("updates", 0)) if isinstance(result, Mapping) else 0
+            total.scores.append(best.get("validation_difference", best["validation_cross_entropy"]))
+            total.updates += files.read_json_as(run.folder / RESULT, JobResult, "a result").updates or 0
     return total
 
 
 def ended(rules: Rules, so_far: Spent) -> str | None:
-    """Why a group needs no run that has not begun; None if it does."""
+    """Return why a group needs no further run; None if it does."""
     until, budget = rules.until, rules.budget
     if until is not None and so_far.best <= until.difference:
         return f"a run is within {until.difference:g} nats per symbol of the lower bound"
@@ -104,7 +101,7 @@ def ended(rules: Rules, so_far: Spent) -> str | None:
 def not_needed(
     folder: SweepFolder, trials: Sequence[Trial], rules: Rules, measures: tuple[Measure, ...] = ()
 ) -> dict[str, str]:
-    """The trials that are not run because their group has ended: trial to reason."""
+    """Return the trials that are not run because their group has ended, with the reason."""
     if rules.until is None and rules.budget is None:
         return {}
     found: dict[str, str] = {}

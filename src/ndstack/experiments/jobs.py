@@ -1,10 +1,8 @@
-"""What is done for one trial, in any process: train or resume it, measure it, and write down how it ended.
+"""The work on one trial in any process: train or resume it, measure it, and write the result.
 
-A trial's folder is an ordinary run folder with two more files: `result.json` once it is complete, and what
-was measured with the best model, `test.json` or `text.json`.
+The folder of a trial is a run folder with two more files: `result.json` if the trial is complete, and the
+measurements of its best model, `test.json` or `text.json`.
 """
-
-from __future__ import annotations
 
 import json
 import shutil
@@ -12,13 +10,16 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from ndstack import files
+from ndstack import files, text
 from ndstack.errors import BusyError, NdstackError, first_problem, is_out_of_memory
-from ndstack.experiments.experiment import Extend, Values
+from ndstack.experiments.experiment import Extend
 from ndstack.settings.base import Settings
-from ndstack.training import Run, RunConfig, change_settings, evaluate, make_test_data, train
+from ndstack.text import launch
+from ndstack.text.generalization import SHORT
+from ndstack.text.suites import find_suites
+from ndstack.training import Result, Run, RunConfig, change_settings, evaluate, make_test_data, train
 from ndstack.training.launch import use_threads
 from ndstack.training.run import STATE, best_epoch, last_stage
 
@@ -27,7 +28,7 @@ Measure = Literal["test", "text"]
 
 
 class Job(Settings):
-    """A trial as it is handed to an engine."""
+    """A trial in the form in which an engine receives it."""
 
     id: str
     folder: str
@@ -36,20 +37,37 @@ class Job(Settings):
     suites: str | None = None
     """A folder of syntactic-generalization suites."""
     extend: Extend | None = None
-    """Whether it gets more epochs if it still improves at its limit."""
+    """The rule by which the trial gets more epochs if it still improves at its limit."""
 
 
 class JobOutcome(Settings):
-    """How a job ended."""
+    """The outcome of a job."""
 
     id: str
     state: Literal["done", "failed", "machine", "interrupted"]
-    """Failed: it would fail again, such as by a loss that is not a number. Machine: the machine failed."""
+    """A job has failed if it would fail again, for example because its loss is not a number. "machine" means
+    that the machine has failed."""
     message: str = ""
 
 
+class JobResult(BaseModel):
+    """The part of `result.json` that is read again."""
+
+    updates: int | None = None
+
+
+class TextMeasures(BaseModel):
+    """The content of `text.json`."""
+
+    test_perplexity: float | None = None
+    sg_score: float | None = None
+    """The SG score with the dissertation's averaging."""
+    circuits: dict[str, float] = {}
+    """The score of each circuit, by its abbreviation in table 7.2."""
+
+
 def do_job(job: Job) -> JobOutcome:
-    """Do all that is left of a job. Errors do not pass: they become outcomes."""
+    """Do all that is left of a job, and return its outcome; errors are outcomes, too."""
     try:
         run_trial(job)
     except KeyboardInterrupt:
@@ -64,7 +82,7 @@ def do_job(job: Job) -> JobOutcome:
 
 
 def run_trial(job: Job) -> None:
-    """Train a model, or resume its training, and measure it."""
+    """Train a model, or resume its training, then measure it and write the result."""
     folder = Path(job.folder)
     if is_done(folder, job.measure) and more_epochs(Run.open(folder), job.config, job.extend) is None:
         return
@@ -83,33 +101,49 @@ def run_trial(job: Job) -> None:
     with use_threads(run.config):
         start = time.monotonic()
         if "test" in job.measure:
-            _measure_test(run)
+            found = evaluate(run.load(), make_test_data(run.config), "test", eos=run.config.training.eos)
+            run.replace(TEST, json.dumps(found.as_json(), indent=2) + "\n")
         if "text" in job.measure:
-            from ndstack.experiments.text_measures import measure_text
-
-            run.replace(TEXT, json.dumps(measure_text(run, job.suites), indent=2) + "\n")
+            run.replace(TEXT, measure_text(run, job.suites).model_dump_json(indent=2) + "\n")
         seconds = time.monotonic() - start
     added = run.config.training.max_epochs - job.config.training.max_epochs
-    spent = {
+    report = {
+        **result.summary(),
         "extended": added // job.extend.epochs if job.extend is not None else 0,
         "seconds": round(sum(run.seconds().values()), 3),
+        "seconds_measuring": round(seconds, 3),
     }
-    report = {**result, **spent, "seconds_measuring": round(seconds, 3)}
     run.replace(RESULT, json.dumps(report, indent=2) + "\n")
 
 
 def is_done(folder: Path, measures: tuple[Measure, ...]) -> bool:
-    """Whether a trial is complete, and everything measured."""
+    """Return whether a trial is complete, and everything has been measured."""
     return all((folder / name).exists() for name in (RESULT, *(f"{measure}.json" for measure in measures)))
 
 
+def measure_text(run: Run, suites: str | None) -> TextMeasures:
+    """Return the perplexity of a run on the test part of its corpus and, if there are suites, SG scores."""
+    settings, model = launch.corpus_of(run.config), run.load()
+    corpus = launch.open_corpus(settings)
+    if "test" not in corpus.header.splits:
+        raise NdstackError(f"{settings.folder} has no test part")
+    part = text.batches(model, corpus["test"], settings.rows, settings.length)
+    perplexity = text.perplexity(text.corpus_nats(model, part))
+    if suites is None:
+        return TextMeasures(test_perplexity=perplexity)
+    found = [text.read_suite(path) for path in find_suites([Path(suites)])]
+    scores = text.evaluate_suites(found, text.ModelScorer(model))
+    circuits = {SHORT.get(name, name): value for name, value in scores.by_circuit("dissertation").items()}
+    return TextMeasures(test_perplexity=perplexity, sg_score=scores.score("dissertation"), circuits=circuits)
+
+
 def more_epochs(run: Run, config: RunConfig, rule: Extend | None) -> int | None:
-    """The epoch limit that a run gets because it still improves at the one it has; None if it does not.
+    """Return the new epoch limit of a run that still improves at its limit; None if it has to end there.
 
     Args:
-        run: as it is now.
-        config: as it was begun.
-        rule: of the sweep.
+        run: the run as it is now.
+        config: the configuration with which the run started.
+        rule: the rule of the sweep.
     """
     history, training = run.metrics(), run.config.training
     if rule is None or not history or history[-1].get("stage", 1) <= len(training.stages):
@@ -121,7 +155,7 @@ def more_epochs(run: Run, config: RunConfig, rule: Extend | None) -> int | None:
 
 
 def is_machine_fault(error: BaseException) -> bool:
-    """Whether something other than the trial itself went wrong: a disk, a lock, memory."""
+    """Return whether an error is a fault of the machine, such as its disk, a lock or lack of memory."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError | BusyError) or is_out_of_memory(seen):
@@ -131,30 +165,20 @@ def is_machine_fault(error: BaseException) -> bool:
 
 
 def parse_job(text: str | bytes) -> Job:
-    """A job as JSON."""
+    """Return a job given as JSON."""
     try:
         return Job.model_validate_json(text)
     except ValidationError as error:
         raise NdstackError(f"not a job: {first_problem(error)}") from None
 
 
-def _train(folder: Path, config: RunConfig | None) -> Values:
+def _train(folder: Path, config: RunConfig | None) -> Result:
     known = config or Run.open(folder).config
-    if known.corpus is not None:
-        from ndstack.text import launch
-
-        return launch.train_on_text(folder, config).summary()
-    return train(folder, config).summary()
-
-
-def _measure_test(run: Run) -> None:
-    data = make_test_data(run.config)
-    found = evaluate(run.load(), data, "test", eos=run.config.training.eos)
-    run.replace(TEST, json.dumps(found.as_json(), indent=2) + "\n")
+    return train(folder, config) if known.corpus is None else launch.train_on_text(folder, config)
 
 
 def _empty(folder: Path) -> None:
-    """Remove what a run left that was ended before it saved anything."""
+    """Remove the files of a run that ended before it saved anything."""
     for entry in folder.iterdir():
         if entry.is_dir():
             shutil.rmtree(entry)

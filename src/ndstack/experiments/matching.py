@@ -1,24 +1,22 @@
-"""Which runs of the tables belong to which line of the dissertation's figures: those with its settings.
+"""The runs in tables that belong to each line of the dissertation's figures, because they have its settings.
 
-How many epochs a run was given, its seed and the machine do not matter; a run with stages of training belongs
-to no line of the dissertation.
+The limit of epochs, the seed and the machine of a run do not matter. A run with stages of training belongs to
+no line of the dissertation.
 """
-
-from __future__ import annotations
 
 import functools
 import math
 from collections.abc import Iterator, Sequence
 
-from ndstack.experiments.experiment import Experiment, LogUniform, ModelSpec, Values
-from ndstack.experiments.records import Record, Tables
+from ndstack.experiments.experiment import Experiment, LogUniform, ModelSpec
+from ndstack.experiments.records import Record, Tables, Views
 from ndstack.experiments.results import Finished
-from ndstack.settings.reading import flatten, merge
+from ndstack.settings.reading import Table, flatten, merge
 from ndstack.training import RunConfig
 
 COMPARED = ("options.", "data.", "training.")
 FREE = {
-    "options.bottom_fix",  # compared as it takes effect
+    "options.bottom_fix",  # its effect is compared
     "data.test_per_length",
     "data.test_lengths",
     "data.folder",
@@ -33,16 +31,17 @@ FREE = {
     "training.snapshots",
     "training.stages",
 }
-"""Settings in which the runs of a line may be different."""
+"""The settings in which the runs of a line may differ."""
 
 
 def runs_of(tables: Tables, experiment: Experiment, *, staged: bool = False) -> list[Finished]:
-    """The runs of an experiment, in the order of its models.
+    """Return the runs with the settings of an experiment, in the order of its models.
 
     Args:
-        tables: of results.
-        experiment: whose settings they have.
-        staged: those with stages of training, the last of which has these settings, and no others.
+        tables: the tables of results.
+        experiment: the experiment.
+        staged: whether only runs with stages of training count, the last of which has these settings; by
+            default, only runs without stages count.
     """
     found = []
     for model in experiment.models:
@@ -52,7 +51,7 @@ def runs_of(tables: Tables, experiment: Experiment, *, staged: bool = False) -> 
             fitting = [one for one in mine if one.best_epoch and _fits(one, experiment, wanted, staged)]
             for restart, one in enumerate(sorted(fitting, key=lambda one: (one.seed, one.id))):
                 setting = (("model", name), *_chosen(one, experiment))
-                named, views = _named(one, language), tables.views.get(one.id, {})
+                named, views = _named(one, language), tables.views.get(one.id, Views())
                 curve = tables.curves[one.id]
                 found.append(Finished(named, curve, model.label, setting, restart, views=views))
     return found
@@ -65,7 +64,7 @@ def _places(experiment: Experiment, model: ModelSpec) -> Iterator[tuple[str, str
 
 
 def _on(record: Record, language: str) -> bool:
-    """Whether a run is on a language; k is 2 where nothing is said."""
+    """Return whether a run is on a language; k is 2 by default."""
     if language == "*":
         return record.is_text
     return not record.is_text and record.language in (language, language.removesuffix("(k=2)"))
@@ -75,12 +74,12 @@ def _named(record: Record, language: str) -> Record:
     return record if language == "*" else record.model_copy(update={"language": language})
 
 
-def _wanted(experiment: Experiment, model: ModelSpec, name: str) -> Values:
+def _wanted(experiment: Experiment, model: ModelSpec, name: str) -> Table:
     values = {"language": "x", "model": name, **merge(experiment.settings, model.settings)}
     return _compared(RunConfig.of(values, experiment.name))
 
 
-def _compared(config: RunConfig) -> Values:
+def _compared(config: RunConfig) -> Table:
     values = flatten(config.model_dump(mode="json", exclude={"corpus"}))
     kept = {key: value for key, value in values.items() if key.startswith(COMPARED) and key not in FREE}
     fix = config.options.bottom_fix
@@ -89,16 +88,16 @@ def _compared(config: RunConfig) -> Values:
 
 
 @functools.lru_cache(maxsize=4096)
-def _own(name: str, text: str) -> Values:
+def _own(text: str) -> Table:
     return _compared(RunConfig.model_validate_json(text))
 
 
-def settings_of(record: Record) -> Values:
-    """The settings by which runs are told apart, such as `training.eos`."""
-    return _own(record.id, record.settings.model_dump_json())
+def settings_of(record: Record) -> Table:
+    """Return the settings by which runs are distinguished, such as `training.eos`."""
+    return _own(record.settings.model_dump_json())
 
 
-def _fits(record: Record, experiment: Experiment, wanted: Values, staged: bool) -> bool:
+def _fits(record: Record, experiment: Experiment, wanted: Table, staged: bool) -> bool:
     if bool(record.stages) != staged or ("start_from" in record.config and not record.stages):
         return False
     own = settings_of(record)
@@ -122,8 +121,7 @@ def _allowed(value: object, choices: LogUniform | Sequence[object]) -> bool:
 
 
 def _chosen(record: Record, experiment: Experiment) -> list[tuple[str, object]]:
-    """What was chosen from grids."""
+    """Return the values from grids."""
     own = settings_of(record)
-    return sorted(
-        (key, own[key]) for key, values in experiment.search.items() if not isinstance(values, LogUniform)
-    )
+    grids = sorted(key for key, values in experiment.search.items() if not isinstance(values, LogUniform))
+    return [(key, own[key]) for key in grids]

@@ -1,9 +1,9 @@
 """Results as two tables: `runs.csv` has a row for each run, `curves.csv` a row for each epoch.
 
-A third file, `views.json`, keeps what stacks do inside the few networks that figures 6.2, 9.4 and 9.5 show.
+A third file, `views.json`, keeps what stacks do in the few networks that figures 6.2, 9.4 and 9.5 show.
 
-They are what figures, tables, claims and the zoo are made of; where runs were trained does not matter once
-they are gathered (`ndstack gather`). Differences are to the lower bound, in nats per symbol.
+Figures, tables, claims and the zoo are made from these files, so that runs are not needed once they have been
+gathered (`ndstack gather`). Differences are to the lower bound, in nats per symbol.
 """
 
 from __future__ import annotations
@@ -15,66 +15,118 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from ndstack import files
 from ndstack.errors import NdstackError, first_problem
 from ndstack.settings.base import Settings
+from ndstack.settings.reading import Table
 from ndstack.settings.run import RunConfig
 
 RUNS, CURVES, VIEWS = "runs.csv", "curves.csv", "views.json"
 Ended = Literal["converged", "epoch limit", "interrupted"]
-"""Converged: no improvement for as many epochs as the settings say. Interrupted: it is not complete."""
+"""Why a run ended. It has converged if it did not improve for as many epochs as its settings say; an
+interrupted run is not complete."""
+ViewName = Literal["evolution", "readings", "heat_map"]
+Matrix = list[list[float]]
 
-Views = dict[Any, Any]
-"""Of one run, by name: see `ndstack.experiments.stack_views`."""
 
+class EvolutionView(Settings):
+    """The share of the correct action at each position of a string, after each epoch (figure 6.2)."""
+
+    epochs: list[int]
+    values: Matrix
+
+
+class ReadingsView(Settings):
+    """Principal components of stack readings, labelled with the next symbol (figure 9.4)."""
+
+    points: Matrix
+    variance: list[float]
+    labels: list[str]
+    purity: float
+    """The share of readings that are closest to the mean of those of their own symbol."""
+
+
+class HeatMapView(Settings):
+    """Stack readings over time while a network reads a string (figure 9.5)."""
+
+    word: list[str]
+    names: list[str]
+    values: Matrix
+
+
+class Views(Settings):
+    """The views of one run that were kept; see `ndstack.experiments.stack_views`."""
+
+    evolution: EvolutionView | None = None
+    readings: ReadingsView | None = None
+    heat_map: HeatMapView | None = None
+
+
+def _from_json(value: object) -> object:
+    """Return the value of a cell that contains JSON."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        raise ValueError("expected JSON") from None
+
+
+Number = Annotated[float, AfterValidator(lambda value: float(f"{value:.8g}"))]
+ShortNumber = Annotated[float, AfterValidator(lambda value: float(f"{value:.6g}"))]
+_JSON = BeforeValidator(_from_json)
 _Row = TypeVar("_Row", bound="_TableRow")
 
 
 class _TableRow(Settings):
-    """A row of a CSV file: an empty cell is None, tables within a row are JSON."""
+    """A row of a CSV file, in which an empty cell stands for the default, and dictionaries are JSON."""
 
     @model_validator(mode="before")
     @classmethod
-    def _from_text(cls, values: Any) -> Any:
+    def _drop_empty_cells(cls, values: object) -> object:
         if not isinstance(values, Mapping):
             return values
-        return {name: _parse(cls, str(name), value) for name, value in values.items()}
+        return {name: value for name, value in values.items() if value != ""}
 
-    def cells(self) -> list[Any]:
-        """As they are written."""
-        return [_write(value) for value in self.model_dump().values()]
+    def cells(self) -> list[object]:
+        """Return the cells of the row."""
+        return [_cell(value) for value in self.model_dump().values()]
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, dict):
+        return json.dumps(value) if value else ""
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 class Record(_TableRow):
     """One run."""
 
     id: str
-    """Model, language and a checksum of the settings: a run that is repeated has the same one."""
+    """Its model, its language and a checksum of its settings; a repeated run has the same identifier."""
     experiment: str = ""
     label: str = ""
-    language: str
-    model: str
+    language: str = ""
+    model: str = ""
     seed: int
-    learning_rate: float
+    learning_rate: Number
     stages: str = ""
-    """LENGTHS@EPOCHS/PATIENCE/RATE of each stage of training; empty if there is but one."""
+    """LENGTHS@EPOCHS/PATIENCE/RATE of each stage of training; "" if there is only one."""
     bottom_fix: bool | None = None
-    """Of nondeterministic stacks."""
-    config: dict[str, Any]
+    """Whether a nondeterministic stack has the bottom fix; None for other stacks."""
+    config: Annotated[Table, _JSON]
     """All settings that are not defaults."""
     parameters: int | None = None
     epochs: int
-    """Of all stages."""
+    """The number of epochs of all stages."""
     best_epoch: int | None = None
     waited: int = 0
-    """Epochs since the best one."""
-    cross_entropy: float | None = None
-    """The lowest on the validation set, in nats per symbol."""
-    difference: float | None = None
+    """The number of epochs since the best one."""
+    cross_entropy: Number | None = None
+    """The lowest cross-entropy on the validation set, in nats per symbol."""
+    difference: Number | None = None
     updates: int | None = None
     ended: Ended
     seconds: float = 0.0
@@ -84,25 +136,25 @@ class Record(_TableRow):
     cpu: str = ""
     simd: str = ""
     date: str = ""
-    test_difference: float | None = None
-    test_by_length: dict[int, float] = Field(default_factory=dict)
-    perplexity: float | None = None
-    test_perplexity: float | None = None
-    sg_score: float | None = None
-    circuits: dict[str, float] = Field(default_factory=dict)
-    stack_measures: dict[str, float] = Field(default_factory=dict)
-    """What was measured of the stack itself: see `ndstack.experiments.stack_views`."""
+    test_difference: Number | None = None
+    test_by_length: Annotated[dict[int, ShortNumber], _JSON] = Field(default_factory=dict)
+    perplexity: Number | None = None
+    test_perplexity: Number | None = None
+    sg_score: Number | None = None
+    circuits: Annotated[dict[str, Number], _JSON] = Field(default_factory=dict)
+    stack_measures: Annotated[dict[str, float], _JSON] = Field(default_factory=dict)
+    """Numbers about the stack itself; see `ndstack.experiments.stack_views`."""
     processor_seconds: float | None = None
-    """Which other programs on the machine do not lengthen; of all epochs, if all were measured."""
+    """The processor time, which does not depend on other programs, if it was measured in all epochs."""
 
     @property
     def complete(self) -> bool:
-        """Whether it ended by its own rules."""
+        """Whether the run ended by its own rules."""
         return self.ended != "interrupted"
 
     @property
     def score(self) -> float:
-        """What runs are selected by, lower is better."""
+        """The number by which runs are selected; lower is better."""
         value = self.cross_entropy if self.difference is None else self.difference
         if value is None:
             raise NdstackError(f"{self.id} has no complete epoch")
@@ -110,7 +162,7 @@ class Record(_TableRow):
 
     @property
     def base_language(self) -> str:
-        """Without an alphabet size."""
+        """The language without an alphabet size."""
         return self.language.partition("(")[0]
 
     @cached_property
@@ -120,23 +172,23 @@ class Record(_TableRow):
 
     @property
     def is_text(self) -> bool:
-        """Whether it was trained on a corpus."""
+        """Whether the run was trained on a corpus."""
         return "corpus" in self.config
 
 
 class Epoch(_TableRow):
     """One epoch of a run."""
 
-    run: str
+    run: str = ""
     stage: int = 1
     epoch: int
-    cross_entropy: float
-    difference: float | None = None
-    train: float | None = None
-    learning_rate: float | None = None
-    seconds: float | None = None
-    processor_seconds: float | None = None
-    """Which other programs on the machine do not lengthen."""
+    cross_entropy: ShortNumber
+    difference: ShortNumber | None = None
+    train: ShortNumber | None = None
+    learning_rate: ShortNumber | None = None
+    seconds: ShortNumber | None = None
+    processor_seconds: ShortNumber | None = None
+    """The processor time, which does not depend on other programs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,16 +198,16 @@ class Tables:
     runs: dict[str, Record]
     curves: dict[str, tuple[Epoch, ...]]
     views: dict[str, Views] = dataclasses.field(default_factory=dict)
-    """Of stacks, for the few runs that figures 6.2, 9.4 and 9.5 are about."""
+    """The views of stacks, for the few runs that figures 6.2, 9.4 and 9.5 show."""
 
     @classmethod
     def empty(cls) -> Self:
-        """Without runs."""
+        """Return tables without runs."""
         return cls({}, {})
 
     @classmethod
     def read(cls, folder: str | Path) -> Self:
-        """The tables in a folder."""
+        """Return the tables in a folder."""
         folder = Path(folder)
         if not is_tables(folder):
             raise NdstackError(f"{folder} has no {RUNS}; expected the tables that ndstack gather makes")
@@ -163,40 +215,32 @@ class Tables:
         curves: dict[str, list[Epoch]] = {}
         for epoch in _read(folder / CURVES, Epoch):
             curves.setdefault(epoch.run, []).append(epoch)
-        views = files.read_json(folder / VIEWS) if (folder / VIEWS).exists() else {}
-        if not isinstance(views, dict):
-            raise NdstackError(f"{folder / VIEWS} is damaged: expected a JSON object")
+        views: dict[str, Views] = {}
+        if (folder / VIEWS).exists():
+            views = files.read_json_as(folder / VIEWS, dict[str, Views], "what ndstack gather writes")
         return cls(runs, {name: tuple(curves.get(name, ())) for name in runs}, views)
 
     def write(self, folder: str | Path) -> None:
-        """Replace the tables in a folder, each in one move."""
+        """Replace the tables in a folder, each atomically."""
         folder = Path(folder)
         ordered = sorted(self.runs.values(), key=lambda one: (one.language, one.model, one.id))
         epochs = [epoch for one in ordered for epoch in self.curves.get(one.id, ())]
         if self.views:
-            lines = [f"{json.dumps(name)}: {json.dumps(self.views[name])}" for name in sorted(self.views)]
+            views = {name: one.model_dump(exclude_none=True) for name, one in sorted(self.views.items())}
+            lines = [f"{json.dumps(name)}: {json.dumps(one)}" for name, one in views.items()]
             files.replace(folder / VIEWS, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
         files.replace(folder / CURVES, _csv(Epoch, epochs))
         files.replace(folder / RUNS, _csv(Record, ordered))
 
     def with_run(self, record: Record, curve: Sequence[Epoch], views: Views | None = None) -> Tables:
-        """With the rows of one more run, which replace those that the run had."""
-        kept = {**self.views, record.id: views} if views else self.views
+        """Return the tables with the rows of one more run, which replace earlier rows of the same run."""
+        kept = self.views if views in (None, Views()) else {**self.views, record.id: views}
         return Tables({**self.runs, record.id: record}, {**self.curves, record.id: tuple(curve)}, kept)
 
 
 def is_tables(folder: Path) -> bool:
-    """Whether a folder has tables in it."""
+    """Return whether a folder contains tables."""
     return (folder / RUNS).is_file()
-
-
-def rounded(value: Any, digits: int = 8) -> Any:
-    """Numbers with as many digits as a table needs; tables within tables included."""
-    if isinstance(value, float):
-        return float(f"{value:.{digits}g}")
-    if isinstance(value, Mapping):
-        return {key: rounded(one, digits) for key, one in value.items()}
-    return value
 
 
 def _csv(kind: type[_TableRow], rows: Iterable[_TableRow]) -> bytes:
@@ -217,26 +261,3 @@ def _read(path: Path, kind: type[_Row]) -> list[_Row]:
         except ValidationError as error:
             raise NdstackError(f"{path}, line {number}: {first_problem(error)}") from None
     return found
-
-
-def _write(value: Any) -> Any:
-    if isinstance(value, dict):
-        return json.dumps(value) if value else ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "" if value is None else value
-
-
-def _parse(kind: type[_TableRow], name: str, value: Any) -> Any:
-    """The value of a cell."""
-    field = kind.model_fields.get(name)
-    if field is None or not isinstance(value, str):
-        return value
-    if not value:
-        return value if field.is_required() else field.get_default(call_default_factory=True)
-    if "dict" in str(field.annotation):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            raise ValueError(f"{name} is not JSON") from None
-    return value

@@ -1,13 +1,10 @@
-"""A report: figures as SVG and PNG, tables as Markdown and CSV, and one page with everything on it."""
-
-from __future__ import annotations
+"""Reports: figures as SVG and PNG, tables as Markdown and CSV, and one page with all of them."""
 
 import dataclasses
 from pathlib import Path
 
 from ndstack import files, plotting
-from ndstack.errors import NdstackError
-from ndstack.experiments import estimate, figures, sheets, spending
+from ndstack.experiments import estimate, figures, sheets
 from ndstack.experiments.experiment import PAPER, Experiment, Output
 from ndstack.experiments.groups import not_needed
 from ndstack.experiments.matching import runs_of
@@ -15,6 +12,7 @@ from ndstack.experiments.records import Tables, is_tables
 from ndstack.experiments.registry import ORDER, all_experiments, find
 from ndstack.experiments.report_page import Section, render_page
 from ndstack.experiments.results import Finished, finished
+from ndstack.experiments.spending import describe_spending
 from ndstack.experiments.sweep import measures_of
 from ndstack.experiments.sweep_folder import Planned, SweepFolder
 from ndstack.experiments.trials import Trial, expand
@@ -28,28 +26,31 @@ class Report:
 
     index: Path
     outputs: list[str]
-    """Labels of figures and tables."""
+    """The labels of figures and tables."""
     trials: int
     complete: int
     not_needed: int
-    """Trials that are not run, since their group has ended."""
+    """The number of trials that were not run because their group has ended."""
     known: int = 0
-    """Complete trials that are known from tables of runs that were made elsewhere."""
+    """The number of complete trials that are known from tables of runs made elsewhere."""
 
     @property
     def counts(self) -> str:
-        """How many trials are complete, in words."""
-        known = f", {self.known} of them known from tables" if self.known else ""
-        rest = f", {self.not_needed} not needed" if self.not_needed else ""
-        return f"{self.complete} of {self.trials} trials complete{known}{rest}"
+        """The number of complete trials, in words."""
+        return f"{self.complete} of {self.trials} trials complete{_also(self.known, self.not_needed)}"
+
+
+def _also(known: int, not_needed: int) -> str:
+    text = f", {known} of them known from tables" if known else ""
+    return text + (f", {not_needed} not needed" if not_needed else "")
 
 
 def make_report(folder: SweepFolder | Path, out: Path | None = None) -> Report:
-    """Draw everything that the runs in a folder allow.
+    """Write a report with all figures and tables for which there are runs in a folder.
 
     Args:
-        folder: of one or more experiments, or of tables that `ndstack gather` made.
-        out: where the report goes; `report/` in the folder if not given.
+        folder: the folder of a sweep, or of tables that `ndstack gather` made.
+        out: the folder of the report; by default, `report/` in the folder.
     """
     if not isinstance(folder, SweepFolder):
         folder = SweepFolder(folder)
@@ -58,7 +59,7 @@ def make_report(folder: SweepFolder | Path, out: Path | None = None) -> Report:
 
 
 def _of_tables(folder: Path, out: Path) -> Report:
-    """All figures and tables of the dissertation, from the runs that have its settings."""
+    """Write all figures and tables of the dissertation, from the runs that have its settings."""
     read = Tables.read(folder)
     out.mkdir(parents=True, exist_ok=True)
     parts: list[Section] = []
@@ -80,6 +81,7 @@ def _of_tables(folder: Path, out: Path) -> Report:
 
 
 def _of_sweep(folder: SweepFolder, out: Path) -> Report:
+    """Write the figures and tables of all experiments in the folder of a sweep."""
     several = len(plans := folder.planned()) > 1
     out.mkdir(parents=True, exist_ok=True)
     parts: list[Section] = []
@@ -99,7 +101,10 @@ def _of_sweep(folder: SweepFolder, out: Path) -> Report:
         for output in plan.experiment.outputs:
             labels.append(prefix + output.label)
             parts.append(_part(out, prefix + output.label, output, plan.experiment, runs))
-        parts.append(_spending(out, prefix, folder, plan.experiment, trials, reasons))
+        spent, about = describe_spending(folder, plan.experiment, trials, measures, reasons)
+        _write(out / f"{prefix}spent.csv", spent.csv())
+        about = f"{about} Also in {prefix}spent.csv."
+        parts.append(Section("What was spent", about, sheet=spent, folded=True))
         sheet = sheets.trials_sheet(runs)
         _write(out / f"{prefix}trials.csv", sheet.csv())
         parts.append(
@@ -113,7 +118,7 @@ def _of_sweep(folder: SweepFolder, out: Path) -> Report:
 
 
 def _part(out: Path, name: str, output: Output, experiment: Experiment, runs: list[Finished]) -> Section:
-    """One figure or table, written to its files."""
+    """Write one figure or table, and return its section of the page."""
     figure = figures.draw_figure(output, experiment, runs)
     svg = ""
     if figure is not None:
@@ -130,7 +135,7 @@ def _part(out: Path, name: str, output: Output, experiment: Experiment, runs: li
 
 
 def _caption(output: Output, experiment: Experiment, runs: list[Finished]) -> str:
-    """The note of an output, and how many runs there are behind each of its lines."""
+    """Return the note of an output, and the number of runs of each model."""
     counts = []
     for label in experiment.shown_models(output):
         mine = [one for one in runs if one.label == label]
@@ -140,8 +145,8 @@ def _caption(output: Output, experiment: Experiment, runs: list[Finished]) -> st
         ]
         low, high = min(by_language), max(by_language)
         counts.append(f"{label}: {low}" if low == high else f"{label}: {low} to {high}")
-    what = "a language" if len(experiment.shown_languages(output)) > 1 else "each"
-    return f"{output.note} Runs ({what}): {'; '.join(counts)}.".strip()
+    what = "Runs per language" if len(experiment.shown_languages(output)) > 1 else "Runs"
+    return f"{output.note} {what}: {'; '.join(counts)}.".strip()
 
 
 def _spent(runs: list[Finished]) -> str:
@@ -157,43 +162,24 @@ def _about(plan: Planned) -> str:
     return f"{section}{experiment.name}{at}{note}. {experiment.about}".strip()
 
 
-def _spending(
-    out: Path,
-    prefix: str,
-    folder: SweepFolder,
-    experiment: Experiment,
-    trials: list[Trial],
-    reasons: dict[str, str],
-) -> Section:
-    """What the runs of each label on each language spent, against their budget."""
-    measures = measures_of(experiment)
-    sheet = spending.sheet(folder, experiment, trials, measures, reasons)
-    _write(out / f"{prefix}spent.csv", sheet.csv())
-    text = f"{spending.about(folder, experiment, trials, measures)} Also in {prefix}spent.csv."
-    return Section("What was spent", text, sheet=sheet, folded=True)
-
-
 def _facts(
     folder: SweepFolder, plan: Planned, trials: list[Trial], runs: list[Finished], reasons: dict[str, str]
 ) -> dict[str, str]:
-    """Trials, seeds, versions, time spent, and the time at full scale."""
+    """Return facts about an experiment: trials, seeds, versions, the time spent, the time at full scale."""
     known = sum(one.run is None for one in runs)
-    left_out = (f", {known} of them known from tables" if known else "") + (
-        f", {len(reasons)} not needed" if reasons else ""
-    )
     facts = {
-        "trials": f"{len(runs)} of {len(trials)} complete{left_out}",
+        "trials": f"{len(runs)} of {len(trials)} complete{_also(known, len(reasons))}",
         "seed of the sweep": str(plan.experiment.seed),
+        "time spent": _spent(runs),
+        **_full_scale(folder, plan, trials),
     }
-    facts["time spent"] = _spent(runs)
-    facts |= _full_scale(folder, plan, trials)
     for key, values in _environments(runs).items():
         facts[key] = ", ".join(sorted(values))
     return facts
 
 
 def _full_scale(folder: SweepFolder, plan: Planned, trials: list[Trial]) -> dict[str, str]:
-    """How long the experiment would take at full scale: here, and by the dissertation's table 6.1."""
+    """Return the time of the experiment at full scale: here, and according to table 6.1."""
     full = expand(plan.full.at(PAPER))
     printed: dict[str, float] = {}
     if plan.full.name in ORDER:
@@ -201,13 +187,13 @@ def _full_scale(folder: SweepFolder, plan: Planned, trials: list[Trial]) -> dict
         printed = {label: float(row[0]) for label, row in table.printed.items() if isinstance(row[0], int)}
     found = estimate.full_scale(folder, trials, full, printed)
     if found is None:
-        why = "not every kind of model was trained on the full data here"
+        why = "there is no estimate, because not every kind of model was trained on the full data here"
         return {"at full scale": f"{len(full):,} trials; {why}"}
     here, most = f"the {cores()} cores of this machine", estimate.show_seconds(found.most / cores())
-    text = f"{len(full):,} trials would take {most} on {here} with all epochs that are allowed"
+    text = f"{len(full):,} trials would take {most} on {here} with all epochs up to the limit"
     if found.likely is not None:
         likely = estimate.show_seconds(found.likely / cores())
-        text += f", {likely} with as many as the trials here took"
+        text += f", {likely} with as many epochs as the trials here had"
     facts = {"at full scale": f"{text}; {found.pairs} pairs of model and language were measured"}
     if found.elsewhere is not None:
         there, epochs = estimate.show_seconds(found.elsewhere), "all" if found.likely is None else "as many"
@@ -216,16 +202,13 @@ def _full_scale(folder: SweepFolder, plan: Planned, trials: list[Trial]) -> dict
 
 
 def _environments(runs: list[Finished]) -> dict[str, set[str]]:
-    """The versions and machines that the runs had, each value once."""
+    """Return the distinct versions and machines of the runs."""
     found: dict[str, set[str]] = {}
     for one in runs:
         path = None if one.run is None else one.run.folder / ENVIRONMENT
         if path is None or not path.exists():
             continue
-        values = files.read_json(path)
-        if not isinstance(values, dict):
-            raise NdstackError(f"{path} is damaged: expected JSON with versions and machine")
-        for key, value in values.items():
+        for key, value in files.read_json_as(path, dict[str, object], "versions and machine").items():
             found.setdefault(key, set()).add(str(value))
     return found
 
@@ -237,7 +220,11 @@ def _failures(folder: SweepFolder, trials: list[Trial]) -> list[Section]:
     if not rows:
         return []
     return [
-        Section("Trials that failed", "For reasons of their own.", sheet=sheets.Sheet(["Trial", "Why"], rows))
+        Section(
+            "Failed trials",
+            "They failed because of their settings.",
+            sheet=sheets.Sheet(["Trial", "Error"], rows),
+        )
     ]
 
 

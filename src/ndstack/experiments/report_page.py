@@ -1,6 +1,4 @@
-"""The page of a report: one HTML file that needs no other."""
-
-from __future__ import annotations
+"""The page of a report, which is one HTML file without any others."""
 
 import dataclasses
 import html
@@ -26,7 +24,7 @@ dd { margin: 0; }
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A piece of the page."""
+    """A section of the page."""
 
     title: str
     text: str = ""
@@ -34,12 +32,12 @@ class Section:
     sheet: Sheet | None = None
     facts: dict[str, str] = dataclasses.field(default_factory=dict)
     folded: bool = False
-    """Whether the table is hidden until asked for."""
+    """Whether the table is hidden at first."""
     level: int = 3
 
 
 def render_page(title: str, text: str, parts: Sequence[Section]) -> str:
-    """All of it."""
+    """Return the page as HTML."""
     body = "".join(_part(number, part) for number, part in enumerate(parts))
     title, text = html.escape(title), html.escape(text)
     return (
@@ -68,7 +66,7 @@ def _part(number: int, part: Section) -> str:
 
 
 def inline(svg: str, prefix: str, title: str) -> str:
-    """An SVG for the middle of a page: without XML header, its ids made different from those of others."""
+    """Return an SVG for a page: without its XML header, and with identifiers that differ from others."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'\bid="', f'id="{prefix}', svg)
     svg = re.sub(r'(xlink:href="|url\()#', rf"\1#{prefix}", svg)

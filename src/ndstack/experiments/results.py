@@ -1,19 +1,25 @@
-"""What figures and tables show: runs as rows, from sweep folders or tables, and how they are selected."""
-
-from __future__ import annotations
+"""The complete runs of an experiment, from sweep folders or tables, and how figures select among them."""
 
 import dataclasses
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from ndstack.experiments.experiment import Extend, Selection
 from ndstack.experiments.gathering import read_run
 from ndstack.experiments.jobs import Measure
-from ndstack.experiments.records import Epoch, Record
-from ndstack.experiments.stack_views import Floats, View, ViewName, measure_view
+from ndstack.experiments.records import (
+    Epoch,
+    EvolutionView,
+    HeatMapView,
+    ReadingsView,
+    Record,
+    ViewName,
+    Views,
+)
+from ndstack.experiments.stack_views import Floats, view_evolution, view_heat_map, view_readings
 from ndstack.experiments.sweep_folder import SweepFolder
 from ndstack.experiments.trials import Setting, Trial
 from ndstack.training import Run
@@ -21,33 +27,33 @@ from ndstack.training import Run
 
 @dataclasses.dataclass(frozen=True)
 class Finished:
-    """A run of an experiment that has ended."""
+    """A complete run of an experiment."""
 
     record: Record
     curve: tuple[Epoch, ...]
     label: str
-    """Of the model in figures and tables."""
+    """The label of the model in figures and tables."""
     setting: Setting
     """What restarts have in common."""
     restart: int
     run: Run | None = None
-    """Its folder, where there is one."""
-    views: Mapping[ViewName, View] = dataclasses.field(default_factory=dict)
-    """Of its stack, where they were kept; where they were not, they are measured in the run's folder."""
+    """The run itself, if its folder exists."""
+    views: Views = Views()  # noqa: RUF009 (frozen)
+    """The views of its stack that were kept; others are computed from the run."""
 
     @property
     def language(self) -> str:
-        """With an alphabet size, if it has one."""
+        """The language, with its alphabet size if it has one."""
         return self.record.language
 
     @property
     def alphabet_size(self) -> int:
-        """k of `dyck(k=40)`; 2 if none is given."""
+        """The number k of `dyck(k=40)`; 2 by default."""
         return int(self.language.partition("k=")[2].removesuffix(")") or 2)
 
     @property
     def score(self) -> float:
-        """What runs are selected by, lower is better: the best validation cross-entropy (difference)."""
+        """The best validation cross-entropy (difference), by which runs are selected; lower is better."""
         return self.record.score
 
     @property
@@ -57,14 +63,24 @@ class Finished:
         return [one.difference or 0.0 for one in self.curve if one.stage == last]
 
     def has(self, name: ViewName) -> bool:
-        """Whether there is such a view of its stack."""
-        return name in self.views or self.run is not None
+        """Return whether a view of its stack was kept or can be computed."""
+        return getattr(self.views, name) is not None or self.run is not None
 
-    def view(self, name: ViewName) -> View:
-        """What its stack does."""
-        if name not in self.views and self.run is not None:
-            return measure_view(self.run, name)
-        return self.views[name]
+    def evolution(self) -> EvolutionView:
+        """Return the actions of its stack during training."""
+        return self.views.evolution or view_evolution(self._run())
+
+    def readings(self) -> ReadingsView:
+        """Return the principal components of the readings of its stack."""
+        return self.views.readings or view_readings(self._run())
+
+    def heat_map(self) -> HeatMapView:
+        """Return the readings of its stack over time."""
+        return self.views.heat_map or view_heat_map(self._run())
+
+    def _run(self) -> Run:
+        assert self.run is not None
+        return self.run
 
     @property
     def test(self) -> dict[int, float]:
@@ -78,13 +94,13 @@ def finished(
     measures: tuple[Measure, ...] = (),
     extend: Extend | None = None,
 ) -> list[Finished]:
-    """Those of the trials that are complete, with all that is to be measured."""
+    """Return the trials that are complete, with everything that has to be measured."""
     found = []
     for trial in trials:
         own = {"id": trial.id, "label": trial.label}
         place, tables = (trial.label, trial.setting, trial.restart), folder.known.tables
         if (known := folder.record(trial, measures, extend)) is not None:
-            curve, views = tables.curves[known.id], tables.views.get(known.id, {})
+            curve, views = tables.curves[known.id], tables.views.get(known.id, Views())
             found.append(Finished(known.model_copy(update=own), curve, *place, views=views))
         elif folder.status(trial, measures) == "done":
             run = Run.open(folder.trial(trial))
@@ -95,7 +111,7 @@ def finished(
 
 
 def select(runs: Sequence[Finished], rule: Selection) -> list[Finished]:
-    """The runs that stand for a model on a language."""
+    """Return the runs that represent a model on a language."""
     if rule == "all" or not runs:
         return list(runs)
     if rule == "best":
@@ -107,9 +123,9 @@ def select(runs: Sequence[Finished], rule: Selection) -> list[Finished]:
 
 
 def mean_curve(runs: Sequence[Finished]) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of the validation difference after each epoch (figure 5.3).
+    """Return the mean and standard deviation of the validation difference after each epoch (figure 5.3).
 
-    After a run has converged, the value of its last epoch counts for later epochs.
+    After the end of a run, the value of its last epoch counts for later epochs.
     """
     curves = [[epoch.difference or 0.0 for epoch in one.curve] for one in runs]
     longest = max(map(len, curves))
@@ -118,18 +134,18 @@ def mean_curve(runs: Sequence[Finished]) -> tuple[Floats, Floats]:
 
 
 def mean_by_length(runs: Sequence[Finished]) -> tuple[list[int], Floats, Floats]:
-    """Lengths, mean and standard deviation of the test difference."""
+    """Return the lengths of test strings, and the mean and standard deviation of the test difference."""
     lengths = sorted(set.intersection(*({*one.test} for one in runs)))
     table = np.array([[one.test[length] for length in lengths] for one in runs])
     return lengths, table.mean(axis=0), table.std(axis=0)
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard deviation."""
+    """Return the mean and standard deviation of some values."""
     return statistics.fmean(values), statistics.pstdev(values)
 
 
 def perplexity(one: Finished) -> float:
-    """Of the best epoch on the validation text."""
+    """Return the perplexity of the best epoch on the validation text."""
     value = one.record.perplexity
     return math.exp(one.record.cross_entropy or 0.0) if value is None else value

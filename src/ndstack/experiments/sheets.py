@@ -1,6 +1,4 @@
-"""Tables: our numbers beside the dissertation's, as Markdown and CSV."""
-
-from __future__ import annotations
+"""Tables of our numbers beside the dissertation's, as Markdown and CSV."""
 
 import csv
 import dataclasses
@@ -10,7 +8,6 @@ from collections.abc import Sequence
 
 from ndstack.experiments.experiment import Experiment, Output
 from ndstack.experiments.results import Finished, perplexity, select
-from ndstack.training import TrainingConfig
 
 Cell = str | float | int | None
 
@@ -23,13 +20,13 @@ class Sheet:
     rows: list[list[Cell]]
 
     def markdown(self) -> str:
-        """For a page."""
+        """Return the table as Markdown."""
         lines = [self.columns, ["---"] * len(self.columns)]
         lines += [[show_cell(cell).replace("|", "\\|") for cell in row] for row in self.rows]
         return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
     def csv(self) -> str:
-        """For a program; numbers with all digits."""
+        """Return the table as CSV, in which numbers have all digits."""
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(self.columns)
@@ -38,7 +35,7 @@ class Sheet:
 
 
 def show_cell(cell: Cell) -> str:
-    """A number with the digits that matter."""
+    """Return a cell as text, in which numbers are rounded."""
     if cell is None:
         return ""
     if isinstance(cell, float):
@@ -47,12 +44,12 @@ def show_cell(cell: Cell) -> str:
 
 
 def as_printed(cell: Cell) -> Cell:
-    """With the dissertation's digits: perplexities have two, scores three."""
+    """Return a cell with as many digits as in the dissertation: perplexities have two, scores three."""
     return cell if not isinstance(cell, float) else f"{cell:.3f}" if cell < 1 else f"{cell:.2f}"
 
 
 def make_sheet(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet | None:
-    """The table of an output, or the numbers behind a figure; None where there are none."""
+    """Return the table of an output, or the numbers in a figure; None if it has no table."""
     if output.kind == "curves":
         return _curves(output, experiment, runs)
     if output.kind == "capacity":
@@ -69,49 +66,33 @@ def make_sheet(output: Output, experiment: Experiment, runs: Sequence[Finished])
 
 
 def trials_sheet(runs: Sequence[Finished]) -> Sheet:
-    """A row for each complete trial."""
-    columns = [
-        "Trial",
-        "Model",
-        "Language",
-        "Parameters",
-        "Learning rate",
-        "Clip",
-        "Seed",
-        "Epochs",
-        "Best epoch",
-    ]
-    rows: list[list[Cell]] = []
+    """Return a table with a row for each complete trial."""
+    rows: list[dict[str, Cell]] = []
     for one in runs:
         record, training = one.record, one.record.settings.training
         rows.append(
-            [
-                record.id,
-                one.label,
-                one.language,
-                record.parameters,
-                training.learning_rate,
-                training.clip,
-                str(record.seed),
-                record.epochs,
-                record.best_epoch,
-                one.score,
-                record.seconds / record.epochs,
-                record.seconds,
-                record.updates,
-                _stages(training),
-            ]
+            {
+                "Trial": record.id,
+                "Model": one.label,
+                "Language": one.language,
+                "Parameters": record.parameters,
+                "Learning rate": training.learning_rate,
+                "Clip": training.clip,
+                "Seed": str(record.seed),
+                "Epochs": record.epochs,
+                "Best epoch": record.best_epoch,
+                "Validation": one.score,
+                "Seconds per epoch": record.seconds / record.epochs,
+                "Seconds": record.seconds,
+                "Updates": record.updates,
+                "Stages before": " ".join("{}:{}".format(*stage.lengths) for stage in training.stages),
+            }
         )
-    return Sheet([*columns, "Validation", "Seconds per epoch", "Seconds", "Updates", "Stages before"], rows)
-
-
-def _stages(training: TrainingConfig) -> str:
-    """The lengths of the stages before the last."""
-    return " ".join("{}:{}".format(*stage.lengths) for stage in training.stages)
+    return Sheet(list(rows[0]) if rows else ["Trial"], [list(row.values()) for row in rows])
 
 
 def _curves(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:
-    """The selected runs' validation differences: models down, languages across."""
+    """Return the validation differences of the selected runs, with rows for models, columns for languages."""
     tongues, rows = experiment.shown_languages(output), []
     for label in experiment.shown_models(output):
         row: list[Cell] = [label]
@@ -124,7 +105,7 @@ def _curves(output: Output, experiment: Experiment, runs: Sequence[Finished]) ->
 
 
 def _capacity(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:
-    """The shown statistic by model, language and alphabet size."""
+    """Return the statistic of a figure by language, model and alphabet size."""
     rows: list[list[Cell]] = []
     for language in experiment.shown_languages(output):
         for label in experiment.shown_models(output):
@@ -149,7 +130,7 @@ def _statistic(output: Output, scores: Sequence[float]) -> float | None:
 
 
 def _beside(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:
-    """Our numbers and the dissertation's, side by side."""
+    """Return our numbers and the dissertation's in adjacent columns."""
     columns = [part for name in output.columns for part in (name, f"{name} (dissertation)")]
     rows: list[list[Cell]] = []
     for label in experiment.shown_models(output):

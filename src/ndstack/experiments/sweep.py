@@ -1,13 +1,11 @@
-"""The driver: hands trials to an engine until all are complete or cannot be.
+"""The driver of a sweep, which submits trials to an engine until each of them is complete or has failed.
 
-A complete trial is never run again. What is complete is decided by its folder, or by tables of runs that were
-made elsewhere; one driver at a time has the folder of the sweep. A trial that was interrupted is resumed. One
-that failed by a fault of the machine (its process killed, a disk full) is tried again a few times, and again
-when the sweep is continued; one that failed for reasons of its own is reported, and tried again only on
-request.
+A trial is complete if its folder, or a table of runs made elsewhere, has its result; it is never run again.
+Only one driver at a time may use the folder of a sweep. A trial that was interrupted is resumed. A trial that
+failed because of the machine (its process was killed, or the disk is full) is tried again a few times, and
+again when the sweep is repeated. A trial that failed because of its settings is reported, and tried again
+only on request.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -30,29 +28,29 @@ from ndstack.experiments.trials import Trial
 
 ATTEMPTS = 3
 PAUSE = 1.0
-"""Seconds before a trial is tried again after a fault of the machine; more each time."""
+"""The number of seconds before a trial is tried again after a fault of the machine, times the attempts."""
 TICK = 1.0
 
 
 @dataclasses.dataclass
 class Summary:
-    """How a sweep ended."""
+    """The result of a sweep."""
 
     done: list[Trial] = dataclasses.field(default_factory=list)
-    """Complete, now or before."""
+    """The trials that are complete here."""
     known: list[Trial] = dataclasses.field(default_factory=list)
-    """Complete by the tables of runs that were made elsewhere."""
+    """The trials that are complete in the tables of runs made elsewhere."""
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Failed for reasons of their own: trial to message."""
+    """The trials that failed because of their settings, with messages."""
     given_up: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Failed too often by faults of the machine."""
+    """The trials that failed too often because of the machine, with messages."""
     not_needed: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Not run, since their group has ended: trial to reason."""
+    """The trials that were not run because their group has ended, with reasons."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Portion:
-    """The trials of one experiment and how they are run."""
+    """The trials of one experiment, and how they are run."""
 
     trials: Sequence[Trial]
     measures: tuple[Measure, ...] = ()
@@ -63,22 +61,22 @@ class Portion:
 
 
 class Watcher:
-    """Ignores everything; a display overrides what it needs."""
+    """A watcher of a sweep that ignores everything; subclasses override the methods that they need."""
 
     def begin(self, trials: Sequence[Trial], done: int, known: int) -> None:
-        """A sweep begins; so many trials are complete already, so many more are known from tables."""
+        """Handle the start of a sweep, given the numbers of trials complete here and known from tables."""
 
     def started(self, trial: Trial, attempt: int) -> None:
-        """A trial is handed to the engine."""
+        """Handle a trial that is submitted to the engine."""
 
     def ended(self, trial: Trial, state: str, message: str) -> None:
-        """A trial is done, failed, or will be tried again."""
+        """Handle a trial that is done, has failed, or will be tried again."""
 
     def tick(self, running: Sequence[Trial], left: float | None) -> None:
-        """Time passes; the sweep may take `left` seconds more."""
+        """Handle the passage of time; the sweep may take `left` more seconds."""
 
     def close(self) -> None:
-        """The sweep is over."""
+        """Handle the end of the sweep."""
 
 
 def run_sweep(
@@ -95,14 +93,14 @@ def run_sweep(
     """Run all trials of an experiment that are not complete.
 
     Args:
-        folder: of the sweep.
-        trials: all of them.
-        engine: where they run.
+        folder: the folder of the sweep.
+        trials: all trials of the experiment.
+        engine: the engine that runs them.
         measures: what is measured with each trained model.
         suites: a folder of syntactic-generalization suites.
-        rules: the experiment, whose rules say when groups end and which runs are extended.
-        retry_failed: whether trials that failed for reasons of their own are tried again.
-        watcher: is told what happens.
+        rules: the experiment, whose rules determine when groups end and which runs are extended.
+        retry_failed: whether trials that failed because of their settings are tried again.
+        watcher: an object that is notified of progress.
     """
     portion = Portion(trials, measures, rules or Rules(), suites)
     return run_campaign(folder, [portion], engine, retry_failed=retry_failed, watcher=watcher)
@@ -116,14 +114,14 @@ def run_campaign(
     retry_failed: bool = False,
     watcher: Watcher | None = None,
 ) -> Summary:
-    """Run the trials of several experiments, one experiment after another, without a pause between them.
+    """Run the trials of several experiments, in the order of the experiments.
 
     Args:
-        folder: of the sweep.
-        portions: the experiments in order; a trial that several have is run once.
-        engine: where trials run.
-        retry_failed: whether trials that failed for reasons of their own are tried again.
-        watcher: is told what happens.
+        folder: the folder of the sweep.
+        portions: the experiments in order; a trial of several experiments is run once.
+        engine: the engine that runs trials.
+        retry_failed: whether trials that failed because of their settings are tried again.
+        watcher: an object that is notified of progress.
     """
     folder.folder.mkdir(parents=True, exist_ok=True)
     with files.locked(folder.folder), _terminable(), engine:
@@ -136,21 +134,20 @@ def run_campaign(
 
 
 def measures_of(experiment: Experiment) -> tuple[Measure, ...]:
-    """What has to be measured for the outputs of an experiment."""
-    kinds = {output.kind for output in experiment.outputs}
+    """Return what has to be measured for the outputs of an experiment."""
     if experiment.text:
         return ("text",)
-    return ("test",) if "curves" in kinds else ()
+    return ("test",) if any(output.kind == "curves" for output in experiment.outputs) else ()
 
 
 @dataclasses.dataclass(frozen=True)
 class _Item:
-    """A trial in its portion."""
+    """A trial of a portion."""
 
     trial: Trial
     portion: Portion
     group: list[Trial]
-    """All trials of the portion with its label on its language."""
+    """All trials of the portion with the same label and language."""
 
 
 class _Driver:
@@ -194,7 +191,7 @@ class _Driver:
         return self.folder.status(item.trial, item.portion.measures, item.portion.rules.extend)
 
     def _settled(self, item: _Item, status: Status) -> bool:
-        """Whether nothing is left to do for a trial; it is noted how it ended."""
+        """Return whether nothing is left to do for a trial, and record how it ended."""
         if status == "done":
             self.summary.done.append(item.trial)
         elif status == "known":
@@ -204,7 +201,7 @@ class _Driver:
         return status in (*COMPLETE, "failed")
 
     def _fill(self) -> None:
-        """Hand over trials while there is room."""
+        """Submit trials while there is room."""
         now = time.monotonic()
         self.waiting.extend(item for due, item in self.pausing if due <= now)
         self.pausing = [(due, item) for due, item in self.pausing if due > now]
@@ -228,12 +225,12 @@ class _Driver:
             self.watcher.started(trial, self.attempts[trial.id])
 
     def _next(self) -> _Item | None:
-        """The first trial that waits and can be run; those that need not be are taken off."""
+        """Return the first waiting trial that can be run; those that are not needed are removed."""
         later: list[_Item] = []
         found = None
         while self.waiting and found is None:
             item = self.waiting.popleft()
-            if item.trial.id in self.running:  # of another experiment, too
+            if item.trial.id in self.running:  # it belongs to another experiment, too
                 later.append(item)
             elif item.trial.id in self.summary.given_up or self._left_out(item):
                 continue
@@ -243,7 +240,7 @@ class _Driver:
         return found
 
     def _left_out(self, item: _Item) -> bool:
-        """Whether a trial that waits need not be run: it is complete by now, or its group has ended."""
+        """Return whether a waiting trial is not needed, because it is complete or its group has ended."""
         status, portion = self._status(item), item.portion
         if self._settled(item, status):
             self.watcher.ended(item.trial, status, "")
@@ -276,7 +273,7 @@ class _Driver:
             self.watcher.ended(trial, "done", "")
 
     def _tick(self) -> None:
-        """Tell the watcher; the estimate is made now and then, since it reads all trials."""
+        """Notify the watcher; the estimate is updated rarely, because it reads all trials."""
         now = time.monotonic()
         if now - self.estimated > (TICK if self.left is None else 30 * TICK):
             self.left = self._estimate()
@@ -284,14 +281,14 @@ class _Driver:
         self.watcher.tick(list(self.running.values()), self.left)
 
     def _estimate(self) -> float | None:
-        """Seconds until the sweep is over; trials that rules may leave out count by their chance."""
+        """Return the expected seconds until the end; a trial that may not be needed counts by probability."""
         complete = [*self.summary.done[-50:], *self.summary.known[-50:]]
         paces = measure_paces(self.folder, [*complete, *self.running.values()])
         total, groups = 0.0, dict[tuple[int, Group], list[tuple[int, float]]]()
         owners: dict[tuple[int, Group], _Item] = {}
         begun = [self.owners[name] for name in self.running]
         items = [*begun, *self.waiting, *(one for _, one in self.pausing)]
-        for item in {one.trial.id: one for one in reversed(items)}.values():  # shared trials count once
+        for item in {one.trial.id: one for one in reversed(items)}.values():  # a shared trial counts once
             expected = expect(paces, item.trial)
             if expected is None:
                 return None
@@ -311,7 +308,7 @@ class _Driver:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM is taken like Ctrl-C, so that trials are saved when a batch system ends the sweep."""
+    """Treat SIGTERM like Ctrl-C, so that trials are saved when a batch system ends the sweep."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

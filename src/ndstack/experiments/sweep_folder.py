@@ -1,17 +1,15 @@
-"""The folder of a sweep: trials that several experiments may share, and which experiments they are for.
+"""The folder of a sweep, with the trials of one or more experiments.
 
-| file | what |
+| file | content |
 |---|---|
-| `experiments/NAME-SCALE.json` | an experiment, complete: `ndstack report` needs no other |
+| `experiments/NAME-SCALE.json` | a complete experiment |
 | `trials/ID/` | a run folder for each trial |
-| `trials/ID/result.json` | it is complete |
+| `trials/ID/result.json` | the result of a complete trial |
+| `trials/ID/failed.json` | the error of a trial that failed because of its settings, and is not repeated |
 | `known/` | tables of runs that were made elsewhere; those that are complete are not run here |
-| `trials/ID/failed.json` | it failed for reasons of its own, and is not tried again |
-| `workers.log` | what the processes of the local engine had to say |
-| `report/` | what `ndstack report` makes |
+| `workers.log` | the error output of the processes of the local engine |
+| `report/` | the report that `ndstack report` makes |
 """
-
-from __future__ import annotations
 
 import dataclasses
 import json
@@ -19,32 +17,94 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from pydantic import BaseModel
+
 from ndstack import files
 from ndstack.errors import NdstackError
-from ndstack.experiments.experiment import Experiment, Extend, Values
+from ndstack.experiments.experiment import Experiment, Extend
+from ndstack.experiments.identity import describe_stages, match_key
 from ndstack.experiments.jobs import FAILED, RESULT, Measure, is_done, more_epochs
-from ndstack.experiments.known import KnownRuns
 from ndstack.experiments.records import Record, Tables, is_tables
 from ndstack.experiments.trials import Trial
-from ndstack.settings.reading import merge
+from ndstack.settings.reading import Table, merge
 from ndstack.training import Run
 from ndstack.training.run import STATE, is_run
 
-FORMAT = "ndstack experiment 1"
 Status = Literal["done", "known", "failed", "begun", "waiting"]
-"""Done and known are both complete: done here, or known from tables of runs that were made elsewhere."""
+"""The state of a trial. It is complete if it is done here, or known from tables of runs made elsewhere."""
 COMPLETE: tuple[Status, ...] = ("done", "known")
 
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """An experiment at a scale, as it was begun in a folder."""
+    """An experiment at a scale, as it was started in a folder."""
 
     experiment: Experiment
-    """At its scale."""
+    """The experiment at its scale."""
     scale: str
     full: Experiment
-    """As the file has it, all scales."""
+    """The experiment with all scales."""
+
+
+class _PlanFile(BaseModel):
+    format: Literal["ndstack experiment 1"] = "ndstack experiment 1"
+    scale: str
+    place: int = 0
+    experiment: Table
+
+
+class KnownRuns:
+    """Runs in tables, found by the configurations of trials.
+
+    A sweep counts those that are complete. It can thus be continued on a machine that has only the tables of
+    what was done elsewhere.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        self._keys: dict[str, str] = {}
+
+    @cached_property
+    def _records(self) -> dict[str, Record]:
+        return {match_key(one.settings, one.stages): one for one in self.tables.runs.values()}
+
+    def find(self, trial: Trial, measures: tuple[Measure, ...], extend: Extend | None) -> Record | None:
+        """Return the row of a trial if it has everything that the trial has to measure, else None.
+
+        Args:
+            trial: a trial of a sweep.
+            measures: what has to be measured with its model.
+            extend: the rule by which it gets more epochs.
+        """
+        if not self.tables.runs:
+            return None
+        if trial.id not in self._keys:
+            self._keys[trial.id] = match_key(trial.config, describe_stages(trial.config))
+        record = self._records.get(self._keys[trial.id])
+        if record is None or not self._ended(record, trial, extend):
+            return None
+        return record if self._measured(record, trial, measures) else None
+
+    def _ended(self, record: Record, trial: Trial, extend: Extend | None) -> bool:
+        """Return whether a run has all epochs of the trial, which may be more than those of its settings."""
+        training, curve = trial.config.training, self.tables.curves[record.id]
+        if not record.complete or not curve:
+            return False
+        if record.waited >= training.stop_after:
+            return True
+        epochs = sum(epoch.stage == curve[-1].stage for epoch in curve)
+        if epochs < training.max_epochs:
+            return False
+        most = training.max_epochs + (extend.times * extend.epochs if extend is not None else 0)
+        return extend is None or record.waited >= extend.within or epochs + extend.epochs > most
+
+    def _measured(self, record: Record, trial: Trial, measures: tuple[Measure, ...]) -> bool:
+        """Return whether the row has all measures, and the view of snapshots if the trial has them."""
+        views = self.tables.views.get(record.id)
+        if trial.config.training.snapshots and (views is None or views.evolution is None):
+            return False
+        found = {"test": bool(record.test_by_length), "text": record.test_perplexity is not None}
+        return all(found[measure] for measure in measures)
 
 
 class SweepFolder:
@@ -55,15 +115,15 @@ class SweepFolder:
 
     @property
     def log(self) -> Path:
-        """What processes say on their error output."""
+        """The file for the error output of processes."""
         return self.folder / "workers.log"
 
     def trial(self, trial: Trial) -> Path:
-        """The run folder of a trial."""
+        """Return the run folder of a trial."""
         return self.folder / "trials" / trial.id
 
-    def begin(self, full: Experiment, scale: str, corpus: Values | None, place: int = 0) -> Experiment:
-        """Note an experiment and its place in a report; it comes back at its scale, on its corpus."""
+    def begin(self, full: Experiment, scale: str, corpus: Table | None, place: int = 0) -> Experiment:
+        """Record an experiment and its place in the report, and return it at its scale, with its corpus."""
         try:
             for part in ("experiments", "trials"):
                 (self.folder / part).mkdir(parents=True, exist_ok=True)
@@ -71,40 +131,34 @@ class SweepFolder:
             raise NdstackError(f"cannot write to {self.folder}: {error.strerror or error}") from None
         if corpus is not None:
             full = full.model_copy(update={"settings": merge(full.settings, {"corpus": corpus})})
-        plan = {"format": FORMAT, "scale": scale, "place": place, "experiment": full.model_dump(mode="json")}
+        plan = _PlanFile(scale=scale, place=place, experiment=full.model_dump(mode="json"))
         path = self.folder / "experiments" / f"{full.name}-{scale}.json"
-        files.replace(path, (json.dumps(plan, indent=2) + "\n").encode())
+        files.replace(path, (plan.model_dump_json(indent=2) + "\n").encode())
         return full.at(scale)
 
     def planned(self) -> list[Planned]:
-        """All experiments that were begun here, in the order of their campaign."""
+        """Return all experiments that were started here, in the order of their campaign."""
         paths = sorted((self.folder / "experiments").glob("*.json"))
         if not paths:
             raise NdstackError(
-                f"{self.folder} is not the folder of a sweep; expected what ndstack reproduce or sweep made"
+                f"{self.folder} is not the folder of a sweep; expected one made by ndstack reproduce or sweep"
             )
-        found: list[tuple[int, Planned]] = []
-        for path in paths:
-            plan = files.read_json(path)
-            known = isinstance(plan, dict) and plan.get("format") == FORMAT
-            if not known or not isinstance(plan.get("scale"), str):
-                raise NdstackError(
-                    f"{path} is not an experiment; expected what ndstack reproduce or sweep wrote"
-                )
-            full = Experiment.of(plan.get("experiment"), str(path))
-            place = plan.get("place", 0)
-            planned = Planned(full.at(plan["scale"]), plan["scale"], full)
-            found.append((place if isinstance(place, int) else 0, planned))
-        return [planned for _, planned in sorted(found, key=lambda pair: pair[0])]
+        expected = "an experiment that ndstack reproduce or sweep wrote"
+        plans = [(path, files.read_json_as(path, _PlanFile, expected)) for path in paths]
+        found = []
+        for path, plan in sorted(plans, key=lambda pair: pair[1].place):
+            full = Experiment.of(plan.experiment, str(path))
+            found.append(Planned(full.at(plan.scale), plan.scale, full))
+        return found
 
     @cached_property
     def known(self) -> KnownRuns:
-        """The runs that were made elsewhere, as far as this folder was told of them."""
+        """The runs that were made elsewhere, in the tables of this folder."""
         place = self.folder / "known"
         return KnownRuns(Tables.read(place) if is_tables(place) else Tables.empty())
 
     def learn(self, tables: Tables) -> None:
-        """Count the complete runs of tables as complete, now and whenever this folder is used."""
+        """Copy tables to this folder, so that the complete runs in them count as complete trials."""
         place = self.folder / "known"
         try:
             place.mkdir(parents=True, exist_ok=True)
@@ -116,7 +170,7 @@ class SweepFolder:
     def record(
         self, trial: Trial, measures: tuple[Measure, ...] = (), extend: Extend | None = None
     ) -> Record | None:
-        """The row of a trial that is known to be complete from tables, unless it is complete here."""
+        """Return the row of a trial that is complete in the tables, but not here; else None."""
         if is_done(self.trial(trial), measures):
             return None
         return self.known.find(trial, measures, extend)
@@ -124,12 +178,12 @@ class SweepFolder:
     def status(
         self, trial: Trial, measures: tuple[Measure, ...] = (), extend: Extend | None = None
     ) -> Status:
-        """How far a trial is.
+        """Return the state of a trial.
 
         Args:
-            trial: of the sweep.
-            measures: what has to be measured for a trial to be complete.
-            extend: the rule by which it gets more epochs, which have to be trained as well.
+            trial: a trial of the sweep.
+            measures: what has to be measured for the trial to be complete.
+            extend: the rule by which it gets more epochs, which must be complete, too.
         """
         path = self.trial(trial)
         if is_done(path, measures):
@@ -142,24 +196,24 @@ class SweepFolder:
         return "begun" if (path / STATE).exists() else "waiting"
 
     def fail(self, trial: Trial, message: str) -> None:
-        """Note that a trial failed for reasons of its own."""
+        """Record that a trial failed because of its settings."""
         path = self.trial(trial)
         path.mkdir(parents=True, exist_ok=True)
         files.replace(path / FAILED, (json.dumps({"message": message}, indent=2) + "\n").encode())
 
     def reopen(self, trial: Trial) -> None:
-        """Note that a trial is not complete: it will be measured, or trained, further."""
+        """Record that a trial is not complete, because it will be measured or trained further."""
         (self.trial(trial) / RESULT).unlink(missing_ok=True)
 
     def forgive(self, trial: Trial) -> None:
-        """Let a trial that failed be tried again."""
+        """Allow a trial that failed to be tried again."""
         (self.trial(trial) / FAILED).unlink(missing_ok=True)
 
     def failure(self, trial: Trial) -> str:
-        """Why it failed."""
-        found = files.read_json(self.trial(trial) / FAILED)
-        return str(found.get("message", found) if isinstance(found, dict) else found)
+        """Return the error of a trial that failed."""
+        found = files.read_json_as(self.trial(trial) / FAILED, dict[str, str], "the error of a trial")
+        return found.get("message", "")
 
     def run(self, trial: Trial) -> Run | None:
-        """The run of a trial, if it has begun."""
+        """Return the run of a trial, or None if it has not started."""
         return Run.open(self.trial(trial)) if is_run(self.trial(trial)) else None

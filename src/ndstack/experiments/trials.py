@@ -1,6 +1,4 @@
-"""From an experiment to its trials: one configuration each, with a name that depends on nothing else."""
-
-from __future__ import annotations
+"""From an experiment to its trials, each of which is a configuration with a name that depends on it alone."""
 
 import dataclasses
 import hashlib
@@ -21,7 +19,7 @@ from ndstack.training import RunConfig
 
 Setting = tuple[tuple[str, object], ...]
 RUN_SEED, DRAWS, ORDER = 0, 1, 2
-"""Streams of random numbers that belong to a trial."""
+"""The numbers of random streams: for the seed of a run, for random settings, for the order of a grid."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,28 +27,23 @@ class Trial:
     """One run of an experiment."""
 
     id: str
-    """Of its configuration: the same in every experiment that has it."""
+    """The identifier of its configuration, which is the same in every experiment."""
     label: str
-    """Of the model in figures and tables."""
+    """The label of the model in figures and tables."""
     language: str
     setting: Setting
-    """The model's name and what was chosen from grids: what restarts have in common."""
+    """The model's name and the values from grids, which restarts have in common."""
     restart: int
     config: RunConfig
 
     @property
     def base_language(self) -> str:
-        """Without an alphabet size."""
+        """The language without an alphabet size."""
         return self.language.partition("(")[0]
-
-    @property
-    def alphabet_size(self) -> int:
-        """k of `dyck(k=40)`."""
-        return int(self.language.partition("k=")[2].removesuffix(")"))
 
 
 def expand(experiment: Experiment) -> list[Trial]:
-    """All trials; those that come first give something of everything."""
+    """Return all trials of an experiment; the first ones cover all models and languages."""
     grids = {key: values for key, values in experiment.search.items() if not isinstance(values, LogUniform)}
     settings = [dict(zip(grids, values, strict=True)) for values in itertools.product(*grids.values())]
     pairs = [(model, language) for language in experiment.all_languages() for model in experiment.models]
@@ -80,7 +73,7 @@ class _Place(NamedTuple):
 
 
 def _shuffle(seed: int, rows: list[list[_Place]]) -> list[list[_Place]]:
-    """The settings of every column, which is a model on a language, in an order of its own."""
+    """Return the rows with every column, which is one model on one language, shuffled separately."""
     columns = []
     for column in zip(*rows, strict=True):
         first = column[0]
@@ -92,36 +85,26 @@ def _shuffle(seed: int, rows: list[list[_Place]]) -> list[list[_Place]]:
 
 
 def choose(trials: Sequence[Trial], only: str) -> list[Trial]:
-    """The trials that `model=rns-2-3,language=dyck` leaves; the same key again means "or"."""
-    wanted: dict[str, list[str]] = {}
-    for part in re.split(r",(?=\s*\w+=)", only):  # labels may have commas of their own
+    """Return the trials that `model=rns-2-3,language=dyck` selects; a key may have several values."""
+    wanted: dict[str, set[str]] = {}
+    for part in re.split(r",(?=\s*\w+=)", only):  # labels may contain commas
         key, equals, value = part.partition("=")
         if key.strip() not in ("model", "language") or not equals:
-            raise NdstackError(f"--only {only!r} given, expected such as model=rns-2-3,language=dyck")
-        wanted.setdefault(key.strip(), []).append(value.strip())
-    have = {
-        "model": {name for trial in trials for name in _model_names(trial)},
-        "language": {name for trial in trials for name in _language_names(trial)},
-    }
+            raise NdstackError(f"--only {only!r} given, expected for example model=rns-2-3,language=dyck")
+        wanted.setdefault(key.strip(), set()).add(value.strip())
     for key, values in wanted.items():
-        for value in values:
-            if value not in have[key]:
-                raise NdstackError(f"no trial has {key}={value}; there are {', '.join(sorted(have[key]))}")
-    models, tongues = wanted.get("model"), wanted.get("language")
-    return [
-        trial
-        for trial in trials
-        if (models is None or {*models} & {*_model_names(trial)})
-        and (tongues is None or {*tongues} & {*_language_names(trial)})
-    ]
+        have = {name for trial in trials for name in _names(trial)[key]}
+        for value in values - have:
+            raise NdstackError(f"no trial has {key}={value}; there are {', '.join(sorted(have))}")
+    return [trial for trial in trials if all(_names(trial)[key] & wanted[key] for key in wanted)]
 
 
-def _model_names(trial: Trial) -> tuple[str, ...]:
-    return trial.label, str(trial.config.model)
-
-
-def _language_names(trial: Trial) -> tuple[str, ...]:
-    return trial.language, trial.base_language
+def _names(trial: Trial) -> dict[str, set[str]]:
+    """Return the values with which a trial can be selected."""
+    return {
+        "model": {trial.label, str(trial.config.model)},
+        "language": {trial.language, trial.base_language},
+    }
 
 
 def _trial(experiment: Experiment, place: _Place, name: str) -> Trial:
@@ -145,12 +128,12 @@ def _trial(experiment: Experiment, place: _Place, name: str) -> Trial:
 
 
 def _hashable(value: object) -> object:
-    """A value of a grid; stages, which are lists, as JSON."""
+    """Return a value of a grid; stages, which are lists, as JSON."""
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 
 def _draw(choices: LogUniform, entropy: list[int]) -> float:
-    """Six digits, so that the last bits of a machine's exp do not decide about names of trials."""
+    """Return a random value with six digits, so that trials have the same names on all machines."""
     share = np.random.default_rng(entropy).random()
     low, high = math.log(choices.low), math.log(choices.high)
     return float(f"{math.exp(low + share * (high - low)):.6g}")

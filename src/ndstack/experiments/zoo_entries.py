@@ -1,6 +1,4 @@
-"""How networks come into the zoo: those that have learned their language, with their row of the tables."""
-
-from __future__ import annotations
+"""The networks of the zoo, with their rows of the tables, and how they are added."""
 
 import dataclasses
 import json
@@ -10,7 +8,6 @@ from pathlib import Path
 from ndstack import files, zoo
 from ndstack.errors import NdstackError
 from ndstack.experiments.claims.evidence import SOLVED
-from ndstack.experiments.experiment import Values
 from ndstack.experiments.gathering import Origin, read_run
 from ndstack.experiments.records import Record
 from ndstack.nn.storage.files import CONFIGURATION
@@ -20,7 +17,7 @@ from ndstack.training.run import BEST, CONFIG, METRICS
 
 KEPT = (CONFIG, CONFIGURATION, BEST, METRICS)
 LARGEST = 1_000_000
-"""Bytes of parameters."""
+"""The largest number of bytes of parameters."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +29,11 @@ class ZooEntry:
 
     @property
     def bytes(self) -> int:
-        """Of its parameters."""
+        """The number of bytes of its parameters."""
         return (zoo.resolve(self.name) / BEST).stat().st_size
 
-    def as_json(self) -> Values:
-        """One row of a list."""
+    def as_json(self) -> dict[str, str | float | None]:
+        """Return one row of a list of networks."""
         record = self.record
         return {
             "name": self.name,
@@ -52,21 +49,21 @@ class ZooEntry:
 
 
 def entries() -> list[ZooEntry]:
-    """All networks of the zoo."""
+    """Return all networks of the zoo."""
     return [ZooEntry(name, read_row(zoo.resolve(name))) for name in zoo.names()]
 
 
 def read_row(folder: Path) -> Record:
-    """The row of a network of the zoo."""
-    return Record.model_validate(files.read_json(folder / zoo.ROW))
+    """Return the row of a network of the zoo."""
+    return files.read_json_as(folder / zoo.ROW, Record, "a row of the tables of results")
 
 
 def add(folder: str | Path, *, into: Path = zoo.HERE) -> ZooEntry:
-    """Put the best model of a run into the zoo; a better one replaces one that is there.
+    """Add the best model of a run to the zoo, or replace a worse one.
 
     Args:
-        folder: of the run; it has to be complete, measured on the test set and within 0.05 nats per symbol of
-            the lower bound on the validation set.
+        folder: the folder of the run, which must be complete, measured on the test set, and within 0.05 nats
+            per symbol of the lower bound on the validation set.
         into: the folder of the zoo.
     """
     run = Run.open(folder)
@@ -83,14 +80,14 @@ def add(folder: str | Path, *, into: Path = zoo.HERE) -> ZooEntry:
             f"lower bound, expected less than {SOLVED}"
         )
     if record.test_difference is None:
-        raise NdstackError(f"{folder} was not measured on the test set; ndstack evaluate {folder} does it")
+        raise NdstackError(f"{folder} was not measured on the test set; run ndstack evaluate {folder}")
     size = (run.folder / BEST).stat().st_size
     if size > LARGEST:
         raise NdstackError(f"{folder / Path(BEST)} has {size:,} bytes, expected at most {LARGEST:,}")
     name = zoo.entry(record.language, record.model)
     place = into / name.removeprefix(zoo.PREFIX)
     if (place / zoo.ROW).exists() and read_row(place).score <= record.score:
-        raise NdstackError(f"{name} is in the zoo already, and as good: {read_row(place).score:.4f} nats")
+        raise NdstackError(f"{name} in the zoo is as good ({read_row(place).score:.4f} nats) as this run")
     _copy(run, place, record)
     return ZooEntry(name, record)
 

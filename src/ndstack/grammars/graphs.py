@@ -1,6 +1,6 @@
-"""Graph algorithms and groupings that grammars and automata share."""
+"""Graph algorithms, groupings, and linked lists, which grammars and automata share."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -70,3 +70,21 @@ def transitive_closure(matrix: NDArray[np.float64]) -> NDArray[np.bool_]:
         if np.array_equal(wider, closure):
             return closure
         closure = wider
+
+
+Linked = tuple[V, "Linked[V]"] | None
+"""A linked list: None, or the first element and the rest, which other lists may share."""
+
+
+def prepend(items: Sequence[V], rest: Linked[V]) -> Linked[V]:
+    """Return a list with these items, in their order, before the rest."""
+    for item in reversed(items):
+        rest = (item, rest)
+    return rest
+
+
+def elements(linked: Linked[V]) -> Iterator[V]:
+    """Yield the elements of a list from first to last."""
+    while linked is not None:
+        item, linked = linked
+        yield item

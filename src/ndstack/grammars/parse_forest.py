@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from ndstack.errors import DivergenceError, GrammarError
 from ndstack.grammars.binarization import BinaryGrammar, Step, binarise, uniform
 from ndstack.grammars.grammar import CFG, Nonterminal, Rule
-from ndstack.grammars.graphs import grouped, strongly_connected_components
-from ndstack.grammars.linked import Linked, elements, prepend
+from ndstack.grammars.graphs import Linked, elements, grouped, prepend, strongly_connected_components
 from ndstack.grammars.trees import tree_of_derivation
 from ndstack.progress import Advance, no_progress
 

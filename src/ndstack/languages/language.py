@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from ndstack.errors import LanguageError
 from ndstack.grammars.grammar import Word
 from ndstack.grammars.length_sampling import Random, no_strings
-from ndstack.languages.lower_bound import cross_entropy_bound
 from ndstack.settings.data import Lengths
 
 
@@ -58,10 +57,31 @@ class Language(ABC):
     def lower_bound(self, words: Iterable[Word], *, lengths: Lengths | None, eos: bool = True) -> float:
         """Return the lower bound of the cross-entropy on these strings, in nats per symbol.
 
-        `lengths` is the range from which lengths are drawn uniformly; None if the length is known. `eos` says
-        whether EOS is predicted, too. See `ndstack.languages.lower_bound` for the equation.
+        It is the cross-entropy of the true distribution (sections 5.6 and 6.2.1), which no model can improve
+        on average:
+
+            H(S, p) = Σ_{w ∈ S} -log p(w) / Σ_{w ∈ S} (|w| + 1)
+
+        Args:
+            words: strings of the language.
+            lengths: the range from which lengths are drawn uniformly; None if the length is known.
+            eos: whether EOS is predicted, too; if not, the + 1 is left out.
         """
-        return cross_entropy_bound(self, words, lengths, eos)
+        count = 1 if lengths is None else len(self.lengths(*lengths))
+        total, symbols = 0.0, 0
+        for word in words:
+            log_p = self.log_probability(word)
+            if log_p == -math.inf:
+                raise LanguageError(f"{word!r} is not in the language {self.name}, so it has no lower bound")
+            if lengths is not None and not lengths[0] <= len(word) <= lengths[1]:
+                raise LanguageError(
+                    f"a string of length {len(word)} cannot come from lengths {lengths[0]}..{lengths[1]}"
+                )
+            total += math.log(count) - log_p
+            symbols += len(word) + eos
+        if symbols == 0:
+            raise LanguageError("the lower bound of no symbols is undefined; give at least one string")
+        return total / symbols
 
     def next_symbols(self, word: Word, lengths: Lengths) -> NDArray[np.float64]:
         """Return the true distribution of the next symbol after each prefix of a string, [n + 1, V + 1].

@@ -1,7 +1,7 @@
 """Every setting of a run, declared once: its type, its default, its checks and its description.
 
 The arguments of `ndstack.nn.models.build`, the flags of `ndstack train`, the tables of `config.json` and the
-documentation follow from these declarations. Nothing here imports torch or numpy, so that `--help` is quick.
+documentation follow from these declarations. Nothing here imports torch or numpy, so `--help` is quick.
 """
 
 from ndstack.settings.base import Settings

@@ -1,13 +1,11 @@
 """What all settings have in common, and the types of their values."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Size = Annotated[int, Field(ge=1, lt=10**9)]
-"""A size of anything: more than memory has room for, but not more than torch can count."""
+"""Any size; the limit is more than memory has room for, but not more than torch can count."""
 Layers = Annotated[int, Field(ge=0, lt=10**9)]
 """A number of layers, which may be 0."""
 Rate = Annotated[float, Field(ge=0, lt=1)]
@@ -17,9 +15,9 @@ Folder = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
 class Settings(BaseModel):
-    """A table of settings. Unknown names and values of a wrong type are errors.
+    """A table of settings, in which unknown names and values of a wrong type are errors.
 
-    The docstring of an attribute is its description: in the help of the command and in the documentation.
+    The docstring of an attribute is its description in the help of the command and in the documentation.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)

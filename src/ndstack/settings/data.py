@@ -1,7 +1,5 @@
 """Which strings a model learns from: how many, of which lengths, or from which folder."""
 
-from __future__ import annotations
-
 from pydantic import NonNegativeInt, PositiveInt, field_validator
 
 from ndstack.settings.base import Folder, Settings, Size

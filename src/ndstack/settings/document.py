@@ -1,10 +1,8 @@
 """What follows from the declarations of settings: signatures, docstrings, tables for the documentation."""
 
-from __future__ import annotations
-
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, TypeVar, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -16,7 +14,7 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 def takes(settings: type[Settings]) -> Callable[[_Function], _Function]:
-    """Let a function whose last parameter is `**options` show the fields of a class of settings instead."""
+    """Return a decorator that makes a function with `**options` show the fields of a class of settings."""
 
     def complete(function: _Function) -> _Function:
         signature, kind = inspect.signature(function), inspect.Parameter.KEYWORD_ONLY
@@ -42,17 +40,22 @@ def takes(settings: type[Settings]) -> Callable[[_Function], _Function]:
 
 
 def find_field(settings: type[Settings], path: str) -> FieldInfo:
-    """The declaration of a setting, such as `training.clip`."""
+    """Return the declaration of a setting, such as `training.clip`."""
     *tables, name = path.split(".")
-    for table in tables:
-        inner = _table(settings.model_fields[table])
-        assert inner is not None, path
+    return find_table(settings, tables).model_fields[name]
+
+
+def find_table(settings: type[Settings], tables: Sequence[str]) -> type[Settings]:
+    """Return the class of the table inside these tables, each of which is a setting of the one before."""
+    for name in tables:
+        inner = _table(settings.model_fields[name])
+        assert inner is not None, name
         settings = inner
-    return settings.model_fields[name]
+    return settings
 
 
 def plain_type(field: FieldInfo) -> object:
-    """The type of a setting without its checks; None is not a part of it."""
+    """Return the type of a setting without its checks and without None."""
     kinds = [kind for kind in get_args(field.annotation) if kind is not type(None)]
     optional = len(kinds) < len(get_args(field.annotation))
     kind: object = kinds[0] if optional and len(kinds) == 1 else field.annotation
@@ -60,40 +63,33 @@ def plain_type(field: FieldInfo) -> object:
 
 
 def description(field: FieldInfo) -> str:
-    """What a setting is, in one line."""
+    """Return the description of a setting in one line."""
     return " ".join((field.description or "").split())
 
 
 def default_text(field: FieldInfo, other: object = None) -> str:
-    """The default of a setting, or another one, as a reader writes it; empty if there is none."""
+    """Return the default of a setting, or another value of it, as a user writes it; "" if there is none."""
     value = field.get_default(call_default_factory=True) if other is None else other
     if value is PydanticUndefined or value is None or value == () or value == {}:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return (
-        ":".join(map(str, value))
-        if isinstance(value, tuple)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else f"{value}"
-    )
+    if isinstance(value, tuple):
+        return ":".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else f"{value}"
 
 
 def table(settings: type[Settings], prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """The name, the default and the description of every setting, those of inner tables included."""
+    """Yield the name, the default and the description of every setting, those of inner tables included."""
     for name, field in settings.model_fields.items():
         inner = _table(field)
-        if inner is not None:
+        if inner is not None and get_origin(field.annotation) is not tuple:
             yield from table(inner, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", default_text(field), description(field)
 
 
 def _table(field: FieldInfo) -> type[Settings] | None:
-    """The class of a field that is a table itself."""
-    kinds = (
-        field.annotation,
-        *(get_args(field.annotation) if get_origin(field.annotation) is not tuple else ()),
-    )
+    """Return the class of a field that is a table or a list of tables; None for other fields."""
+    kinds = (field.annotation, *get_args(field.annotation))
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Settings)), None)

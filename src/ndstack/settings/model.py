@@ -1,7 +1,5 @@
 """The options of a model besides its name: every one is declared here, and nowhere else."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, JsonValue, PositiveFloat

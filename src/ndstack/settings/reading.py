@@ -1,21 +1,20 @@
 """Settings as plain data: tables within tables, from TOML files and from words on the command line."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ndstack import files
 from ndstack.errors import TrainingError
 
-Values = Mapping[str, Any]
-"""Settings as plain data, which have not been checked yet."""
+Table = dict[str, object]
+"""A table of plain data, as in a TOML or JSON file; its values may be tables, too."""
+Values = Mapping[str, object]
+"""Settings as plain data that have not been checked yet."""
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file."""
+def read_toml(path: Path) -> Table:
+    """Return the content of a TOML file."""
     text = files.read_text(path, TrainingError)
     try:
         return tomllib.loads(text)
@@ -23,8 +22,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise TrainingError(f"{path} is not a TOML file: {error}") from None
 
 
-def merge(base: Values, changes: Values) -> dict[str, Any]:
-    """The base with changes to it, tables within tables included."""
+def merge(base: Values, changes: Values) -> Table:
+    """Return the base with changes to it, tables within tables included."""
     merged = dict(base)
     for key, value in changes.items():
         old = merged.get(key)
@@ -32,8 +31,8 @@ def merge(base: Values, changes: Values) -> dict[str, Any]:
     return merged
 
 
-def parse_setting(text: str) -> dict[str, Any]:
-    """Read `training.clip=3` as nested tables; the value is in TOML's notation, or else it is a string."""
+def parse_setting(text: str) -> Table:
+    """Return `training.clip=3` as nested tables; a value that is not in TOML's notation is a string."""
     name, equals, value = text.partition("=")
     keys = name.strip().split(".")
     if not equals or not all(key.isidentifier() for key in keys):
@@ -45,18 +44,18 @@ def parse_setting(text: str) -> dict[str, Any]:
     return nested(keys, parsed)
 
 
-def nested(keys: Sequence[str], value: object) -> dict[str, Any]:
-    """Tables within tables, with the value in the innermost."""
+def nested(keys: Sequence[str], value: object) -> Table:
+    """Return tables within tables, with the value in the innermost."""
     *outer, last = keys
-    table: dict[str, Any] = {last: value}
+    table: Table = {last: value}
     for key in reversed(outer):
         table = {key: table}
     return table
 
 
-def flatten(values: Values, prefix: str = "") -> dict[str, Any]:
-    """Nested tables as one, with names such as `training.clip`."""
-    flat: dict[str, Any] = {}
+def flatten(values: Values, prefix: str = "") -> Table:
+    """Return nested tables as one, with names such as `training.clip`."""
+    flat: Table = {}
     for key, value in values.items():
         flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
     return flat

@@ -6,8 +6,6 @@ once, and the input for it is the token before it in the stream; the input for t
 Rows that have no token in the last column have the target `IGNORED` there.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -11,8 +11,6 @@ Sizes, the header and the vocabulary are checked whenever a corpus is opened. By
 token files are checked as well, which takes a second per gigabyte and constant memory.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from pathlib import Path

@@ -7,8 +7,6 @@ so no logits are kept or computed twice. docs/natural-language.md compares time 
 functions.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

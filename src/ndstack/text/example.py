@@ -4,8 +4,6 @@ Subjects agree in number with their verbs across prepositional phrases and relat
 therefore shows whether a model has learned more than dependencies between neighbouring words.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

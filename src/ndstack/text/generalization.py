@@ -12,8 +12,6 @@ score of a circuit is the mean over its suites. If a suite has several predictio
 the only known case, fgd_hierarchy, the second prediction contradicts the first.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import statistics

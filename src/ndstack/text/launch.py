@@ -1,7 +1,5 @@
 """Training runs on text: the recipe of section 7.3, configurations, and training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ndstack import training

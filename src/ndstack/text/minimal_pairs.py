@@ -5,8 +5,6 @@ A file has one JSON object per line, with `sentence_good` and `sentence_bad`. Op
 good sentence is smaller. Punctuation is separated from words first, unless the text is tokenised already.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

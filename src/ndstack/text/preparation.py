@@ -4,8 +4,6 @@ The training part is read twice, the first time to count its words. Only the cou
 block are in memory, regardless of the size of the files.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections import Counter
@@ -28,8 +26,7 @@ from ndstack.text.corpus import (
     Tokenize,
     read_corpus,
 )
-from ndstack.text.lines import pieces
-from ndstack.text.splitting import Stretch, split_file
+from ndstack.text.lines import Stretch, pieces, split_file
 from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
 
 BLOCK = 1 << 18

@@ -4,8 +4,6 @@ A scorer is a function from sentences, which are lists of words, to the surprisa
 sentence is scored by itself, after `<eos>`.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,10 +1,8 @@
 """Test suites in SyntaxGym's JSON format: items in several conditions each, and predictions about them."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -127,11 +125,12 @@ def find_suites(paths: list[Path]) -> list[Path]:
     return found
 
 
-def _place(path: Path, content: Any, location: tuple[int | str, ...]) -> str:
+def _place(path: Path, content: object, location: tuple[int | str, ...]) -> str:
     """Return a readable description of a location in a file."""
     shown = [str(path)]
     rest = list(location)
     if len(rest) > 1 and rest[0] == "items" and isinstance(rest[1], int):
+        assert isinstance(content, dict)
         item = content["items"][rest[1]]
         number = item.get("item_number") if isinstance(item, dict) else None
         shown.append(f"item {number if isinstance(number, int) else f'at place {rest[1] + 1}'}")

@@ -6,8 +6,6 @@ chunks never changes. Transformers, whose state grows with the input, are traine
 batches of similar lengths, which are shuffled in each epoch. The loss is the mean over the tokens of a step.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

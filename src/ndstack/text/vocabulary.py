@@ -5,8 +5,6 @@ Words are ordered by frequency, the most frequent first, and alphabetically if t
 other words are the alphabet of that model.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections import Counter

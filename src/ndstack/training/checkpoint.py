@@ -1,10 +1,7 @@
-"""The state of a run in one file: tensors and, in the note beside them, everything else as JSON."""
-
-from __future__ import annotations
+"""The state of a run in one file: tensors, and everything else as JSON in the note beside them."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
@@ -13,31 +10,31 @@ from torch import Tensor
 from ndstack.errors import TrainingError, first_problem
 from ndstack.nn import LanguageModel
 from ndstack.nn.storage.files import pack_tensors, read_tensors
-from ndstack.training.run import BEST, FREE, STATE, Run
+from ndstack.training.run import BEST, FREE, STATE, Metrics, Run
 from ndstack.training.schedule import Schedule
 from ndstack.training.stages import Stages
 from ndstack.training.task import Task
 
 
 class Progress(BaseModel):
-    """Where a run is."""
+    """The position of a run."""
 
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 
     stage: NonNegativeInt = 0
-    """The stage at work; they count from 0."""
+    """The number of the current stage, from 0."""
     epoch: NonNegativeInt = 0
-    """Complete epochs of all stages; `schedule.epochs` are those of this one."""
+    """The number of complete epochs of all stages; `schedule.epochs` is that of the current stage."""
     step: NonNegativeInt = 0
-    """Complete steps of the next one."""
+    """The number of complete steps of the current epoch."""
     nats: float = 0.0
-    """The sum of -log p over the training symbols of these steps, of this process."""
+    """The sum of -log p over the training symbols of these steps, in this process."""
     symbols: NonNegativeInt = 0
     schedule: Schedule
-    history: list[dict[str, Any]] = []
+    history: list[Metrics] = []
     """The metrics of all complete epochs."""
     fingerprint: str = ""
-    """Of the configuration and the model."""
+    """The checksum of the configuration and the model."""
 
     @property
     def best_epoch(self) -> int:
@@ -47,9 +44,9 @@ class Progress(BaseModel):
 
 
 def fingerprint(run: Run, model: LanguageModel) -> str:
-    """A checksum of what must not change in the middle of a run."""
+    """Return a checksum of what must not change in the middle of a run."""
     shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
-    # Without defaults, so that a new version with a new setting can resume an old run.
+    # Defaults are left out, so that a new version with a new setting can resume an old run.
     fixed = run.config.model_dump_json(exclude={"training": set(FREE)}, exclude_defaults=True)
     return hashlib.sha256(f"{fixed}{shapes}".encode()).hexdigest()
 
@@ -64,7 +61,8 @@ def save_state(
     """Write the state of a run; `carried` is what each process carries from step to step."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for index, values in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{index}.{key}": value for key, value in values.items() if _is_tensor(value)}
+        state = {key: value for key, value in values.items() if isinstance(value, Tensor)}
+        tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items()}
     for rank, values in enumerate(carried):
         tensors |= {f"carried.{rank}.{name}": tensor for name, tensor in values.items()}
     progress.fingerprint = fingerprint(run, model)
@@ -79,7 +77,7 @@ def restore_state(
     stages: Stages,
     rank: int,
 ) -> Progress:
-    """Put everything as it was when it was saved, in the process of this rank; `fresh` if nothing was."""
+    """Restore the saved state in the process of this rank; return `fresh` if nothing was saved."""
     path = run.folder / STATE
     if not path.exists():
         return fresh
@@ -92,7 +90,7 @@ def restore_state(
     if progress.fingerprint != given:
         raise TrainingError(
             f"{run.folder} was trained with another configuration or model than is given now; resume with "
-            "the one it began with, or begin a new run in another folder"
+            "the one it started with, or start a new run in another folder"
         )
     if progress.stage >= stages.count:
         raise TrainingError(f"{path} is in stage {progress.stage + 1}, but the run has {stages.count}")
@@ -125,7 +123,3 @@ def _put(
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
     own = f"{rank}."
     task.carry({name.removeprefix(own): t for name, t in parts["carried"].items() if name.startswith(own)})
-
-
-def _is_tensor(value: object) -> bool:
-    return isinstance(value, Tensor)

@@ -1,10 +1,8 @@
 """Cross-entropy on a set of strings, overall and by length, beside the lower bound (sections 5.6, 6.2.1)."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from ndstack.errors import TrainingError
 from ndstack.grammars.grammar import Word
@@ -13,10 +11,12 @@ from ndstack.nn import LanguageModel
 from ndstack.progress import Advance, no_progress
 from ndstack.training.task import Task, encode_by_length, total_nats
 
+Split = Literal["train", "validation", "test"]
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """Strings of one length, or of all."""
+    """The result on the strings of one length, or of all lengths."""
 
     length: int | None
     strings: int
@@ -24,28 +24,28 @@ class Row:
     cross_entropy: float
     """The cross-entropy of the model, in nats per symbol."""
     lower_bound: float
-    """Of the true distribution; for strings of one length, given the length."""
+    """The cross-entropy of the true distribution; for strings of one length, given the length."""
 
     @property
     def difference(self) -> float:
         """The cross-entropy difference."""
         return self.cross_entropy - self.lower_bound
 
-    def as_json(self) -> dict[str, Any]:
-        """As plain data."""
+    def as_json(self) -> dict[str, float | None]:
+        """Return the row as plain data."""
         return {**dataclasses.asdict(self), "difference": self.difference}
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """A model on a set of strings."""
+    """The results of a model on a set of strings."""
 
     split: str
     overall: Row
     by_length: tuple[Row, ...]
 
-    def as_json(self) -> dict[str, Any]:
-        """As plain data."""
+    def as_json(self) -> dict[str, object]:
+        """Return the results as plain data."""
         return {
             "split": self.split,
             "overall": self.overall.as_json(),
@@ -53,14 +53,12 @@ class Evaluation:
         }
 
 
-def evaluate_task(
-    model: LanguageModel, task: Task, split: Literal["train", "validation", "test"] = "test"
-) -> dict[str, Any]:
-    """Measure a model on a registered task: what the task reports of its validation or test data.
+def evaluate_task(model: LanguageModel, task: Task, split: Split = "test") -> dict[str, str | float]:
+    """Return the split, and the metrics of a model on that split of a registered task.
 
     Args:
         model: a language model over the task's alphabet.
-        task: one that has a method `test`, for its test data, which is called like `validate`.
+        task: the task. For its test data, it needs a method `test`, which is called like `validate`.
         split: "validation" or "test".
     """
     measure = task.validate if split == "validation" else getattr(task, split, None)
@@ -75,7 +73,7 @@ def evaluate_task(
 def evaluate(
     model: LanguageModel,
     data: Dataset,
-    split: Literal["train", "validation", "test"] = "test",
+    split: Split = "test",
     *,
     eos: bool = True,
     progress: Advance = no_progress,
@@ -84,10 +82,10 @@ def evaluate(
 
     Args:
         model: any language model over the same alphabet.
-        data: where the strings are, and their language.
-        split: which of them.
+        data: the strings and their language.
+        split: the split of the data set.
         eos: whether the model predicts the end of strings.
-        progress: is called with the number of strings that were read.
+        progress: a function that is called with the number of strings read since the last call.
     """
     words: Sequence[Word] = getattr(data, split)
     if not words:

@@ -1,10 +1,10 @@
-"""The processes that train one model together: each has its share of a step, all see the sum."""
+"""The processes that train one model together: each has its share of a step, and all see the sum."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Signals(NamedTuple):
-    """What the processes tell each other in a step, besides gradients."""
+    """What the processes exchange in a step, besides gradients."""
 
     loss: float
     nats: float
@@ -26,7 +26,7 @@ class Signals(NamedTuple):
 
 
 class Group:
-    """This process and the others; alone if there is no Fabric."""
+    """This process and the others; without a Fabric, there are no others."""
 
     def __init__(self, fabric: Fabric | None) -> None:
         self.fabric = fabric
@@ -34,17 +34,17 @@ class Group:
         self.alone = fabric is None or fabric.world_size == 1
 
     def seed(self, seed: int) -> None:
-        """Set torch's random numbers where the model is; `torch.manual_seed` sets them everywhere, slowly."""
+        """Seed torch's generator on the model's device; `torch.manual_seed` seeds all devices, slowly."""
         torch.default_generator.manual_seed(seed)
         if self.fabric is not None and self.fabric.device.type == "cuda":
             torch.cuda.manual_seed(seed)
 
-    def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """The precision of what is computed inside."""
+    def autocast(self) -> contextlib.AbstractContextManager[object]:
+        """Return a context in which computations have the precision of the run."""
         return contextlib.nullcontext() if self.fabric is None else self.fabric.autocast()
 
     def sum_up(self, parameters: Sequence[torch.nn.Parameter], mine: Signals) -> Signals:
-        """Replace gradients by their sums over all processes, in one message; the signals as well."""
+        """Replace gradients with their sums over all processes, and return those of the signals."""
         if self.alone:
             return mine
         for parameter in parameters:
@@ -60,23 +60,23 @@ class Group:
         return Signals(loss, nats, round(symbols), stop > 0, save > 0)
 
     def total(self, mine: Nats) -> Nats:
-        """The sum over all processes."""
+        """Return the sum over all processes."""
         if self.alone:
             return mine
         nats, symbols = self._sum(torch.tensor(mine, dtype=torch.float64)).tolist()
         return Nats(nats, round(symbols))
 
     def gather(self, mine: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-        """What each process has, in order."""
+        """Return what each process has, in order."""
         if self.alone:
             return [mine]
         assert self.fabric is not None
-        everyone: list[Any] = [None] * self.fabric.world_size
+        everyone: list[dict[str, Tensor]] = [{}] * self.fabric.world_size
         torch.distributed.all_gather_object(everyone, mine)
         return everyone
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes have come to this point."""
         if self.fabric is not None:
             self.fabric.barrier()
 

@@ -1,26 +1,25 @@
-"""Ctrl-C and the like: finish the step, save, then stop. A second one stops at once."""
-
-from __future__ import annotations
+"""Interruption by Ctrl-C or SIGTERM: the step is completed and the run saved; a second one stops at once."""
 
 import multiprocessing
 import signal
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
-from typing import Any, Self
+from typing import Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 TOGETHER = 1.0
-"""Signals within this number of seconds count as one: a terminal sends them, and a parent process, too."""
+"""Signals within this number of seconds count as one: both a terminal and a parent process may send them."""
 
 
 class Interruption:
-    """While it is entered, the first signal is only noted."""
+    """A context in which the first signal is only recorded, as `wanted`."""
 
     def __init__(self) -> None:
         self.wanted = False
         self._first = 0.0
-        self._old: dict[signal.Signals, Any] = {}
+        self._old: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -40,7 +39,7 @@ class Interruption:
 
 
 class PassedOn(Interruption):
-    """While it is entered, signals go to the processes that this one started; they save, and end."""
+    """A context in which signals are passed on to the processes that this one started; they save, and end."""
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.wanted = True

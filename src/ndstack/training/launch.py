@@ -1,4 +1,4 @@
-"""From a configuration to a trained model: device, processes, threads, and a folder of its own."""
+"""From a configuration to a trained model: device, processes, threads and folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
@@ -42,11 +42,24 @@ if TYPE_CHECKING:
 
 INTERRUPTED = "interrupted"
 SMALL = 64
-"""Vectors up to this size are not worth more than one of torch's own threads."""
+"""Up to this size of vectors, torch gets one thread, because more would not pay."""
 
 
 Maker = Callable[[RunConfig, Share, Show], tuple[LanguageModel, Dataset | Task]]
-"""What is trained on what, for one of several processes: a function of a module, so that all can have it."""
+"""A function that makes the model and what it learns, for one of several processes. It must be defined at the
+top level of a module, so that it can be sent to other processes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """What each process of a run is to do."""
+
+    folder: Path
+    config: RunConfig
+    resume: bool
+    show: Show
+    tensorboard: bool
+    make: Maker
 
 
 def train(
@@ -57,14 +70,14 @@ def train(
     tensorboard: bool = False,
     make: Maker = make_formal,
 ) -> Result:
-    """Begin a run in a new folder or, without a configuration, resume the one in the folder.
+    """Start a run in a new folder or, without a configuration, resume the one in the folder.
 
     Args:
-        folder: of the run.
-        config: all of it.
+        folder: the folder of the run.
+        config: the configuration of a new run.
         show: progress bars on a terminal, a line of JSON per epoch, or nothing.
-        tensorboard: whether to write for TensorBoard, too, to `tensorboard/` in the folder.
-        make: makes the model and what it learns.
+        tensorboard: whether metrics are also written for TensorBoard, to `tensorboard/` in the folder.
+        make: the function that makes the model and what it learns.
     """
     folder = Path(folder)
     resume = config is None
@@ -79,16 +92,17 @@ def train(
         config = settle(config)
     count = config.training.processes
     processes.check_threads(config.training.threads or 1, count)
+    plan = _Plan(folder, config, resume, show, tensorboard, make)
     if count == 1:
-        return _work(make_fabric(config.training), folder, config, resume, show, tensorboard, make)
+        return _work(make_fabric(config.training), plan)
     processes.check_room(count, "--processes", 0 if resume else _try(config, make))
     fabric = make_fabric(config.training)
     with tempfile.TemporaryDirectory() as notes:
-        return _launch(fabric, Path(notes), folder, config, resume, show, tensorboard, make)
+        return _launch(fabric, Path(notes), plan)
 
 
 def _try(config: RunConfig, make: Maker) -> int:
-    """Make the model once before processes are started that all make it; the bytes of its parameters."""
+    """Make the model once, before all processes make it, and return the bytes of its parameters."""
     formal = make is make_formal and not is_task(config.language)
     model = make_checked(config)[0] if formal else make(config, Share(), "nothing")[0]
     take_start(config, model)
@@ -96,14 +110,14 @@ def _try(config: RunConfig, make: Maker) -> int:
 
 
 def settle(config: RunConfig) -> RunConfig:
-    """Fill in what depends on this machine and on other folders, so that a resumed run is the same."""
+    """Return the configuration with what depends on this machine and on other folders, for resuming."""
     training = config.training
     if training.threads is None:
         training = training.model_copy(update={"threads": max(1, cores() // training.processes)})
     data = config.data
     if data.folder is not None:
         data = data.model_copy(update={"sha256": data_checksums(Path(data.folder))})
-    settled: dict[str, Any] = {"training": training, "data": data}
+    settled: dict[str, object] = {"training": training, "data": data}
     if config.start_from is not None:
         source = files.real_path(config.start_from)
         settled |= {"start_from": str(source), "start_sha256": start_checksum(source)}
@@ -111,7 +125,7 @@ def settle(config: RunConfig) -> RunConfig:
 
 
 def make_fabric(config: TrainingConfig) -> Fabric:
-    """Device, precision and processes."""
+    """Return a Fabric with the device, the precision and the number of processes of a run."""
     from lightning_fabric import Fabric
 
     device = config.device
@@ -119,14 +133,14 @@ def make_fabric(config: TrainingConfig) -> Fabric:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
         raise TrainingError("--device cuda given, but torch finds no CUDA device here; use --device cpu")
-    mixed: Any = config.precision if "mixed" in config.precision else None
+    mixed = config.precision if config.precision == "bf16-mixed" else None
     strategy = "auto" if config.processes == 1 else "ddp_spawn"
     return Fabric(accelerator=device, devices=config.processes, strategy=strategy, precision=mixed)
 
 
 @contextlib.contextmanager
 def use_threads(config: RunConfig) -> Iterator[None]:
-    """Give this process its threads: to the kernels, and to torch if vectors are large."""
+    """Give the kernels the threads of a run and, if vectors are large, torch as well."""
     count = config.training.threads or cores()
     options = config.options
     small = max(options.hidden, options.embedding or 0, options.d_model) <= SMALL
@@ -140,13 +154,13 @@ def use_threads(config: RunConfig) -> Iterator[None]:
         threads.set_num_threads(before[1])
 
 
-def _launch(fabric: Fabric, notes: Path, folder: Path, *arguments: Any) -> Result:
-    """Work in several processes; an error of one is raised here in its own words."""
+def _launch(fabric: Fabric, notes: Path, plan: _Plan) -> Result:
+    """Train in several processes; an error in one of them is raised here with the same message."""
     note = notes / "error"
-    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # it tells of every end
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # it reports every exit
     with processes.tied_children(), PassedOn() as asked:
         try:
-            return Result(**fabric.launch(_Job(note, (folder, *arguments))))
+            return Result(**fabric.launch(_Job(note, plan)))
         except ProcessException as error:
             text = note.read_text(encoding="utf-8") if note.exists() else ""
             if asked.wanted or text == INTERRUPTED:
@@ -154,7 +168,7 @@ def _launch(fabric: Fabric, notes: Path, folder: Path, *arguments: Any) -> Resul
             if text:
                 raise TrainingError(text) from None
             if isinstance(error, ProcessExitedException):
-                raise TrainingError(_lost(error, folder)) from None
+                raise TrainingError(_lost(error, plan.folder)) from None
             raise
 
 
@@ -165,57 +179,49 @@ def _lost(error: ProcessExitedException, folder: Path) -> str:
 
 
 class _Job:
-    """What each of several processes does; errors are left as a note."""
+    """What each of several processes does; errors are written to a file."""
 
-    def __init__(self, note: Path, arguments: tuple[Any, ...]) -> None:
-        self.note, self.arguments = note, arguments
+    def __init__(self, note: Path, plan: _Plan) -> None:
+        self.note, self.plan = note, plan
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Arrive in a new process."""
-        logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    def __setstate__(self, state: dict[str, object]) -> None:
+        logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # in the new process
         self.__dict__.update(state)
 
-    def __call__(self, fabric: Fabric) -> dict[str, Any]:
-        processes.die_with_parent()  # torch has asked for a mere interrupt
+    def __call__(self, fabric: Fabric) -> dict[str, object]:
+        processes.die_with_parent()  # torch has asked for an interrupt only
         try:
-            return dataclasses.asdict(_work(fabric, *self.arguments))
+            return dataclasses.asdict(_work(fabric, self.plan))
         except (NdstackError, KeyboardInterrupt) as error:
             if not self.note.exists():
                 self.note.write_text(str(error) or INTERRUPTED, encoding="utf-8")
-            if isinstance(error, KeyboardInterrupt):  # torch would take it for success, and wait for a result
+            if isinstance(error, KeyboardInterrupt):  # torch would treat it as success, and wait for a result
                 raise TrainingError(INTERRUPTED) from None
             raise
 
 
-def _work(
-    fabric: Fabric,
-    folder: Path,
-    config: RunConfig,
-    resume: bool,
-    show: Show,
-    tensorboard: bool,
-    make: Maker,
-) -> Result:
-    """What one process does; a new folder is made when all that it will hold is known to be right."""
-    first, shown = fabric.global_rank == 0, show if fabric.global_rank == 0 else "nothing"
+def _work(fabric: Fabric, plan: _Plan) -> Result:
+    """Train in one process; a new folder is made only when everything that it will hold has been checked."""
+    first, folder, config = fabric.global_rank == 0, plan.folder, plan.config
+    shown = plan.show if first else "nothing"
     with contextlib.ExitStack() as held:
         held.enter_context(use_threads(config))
-        if first and resume:
+        if first and plan.resume:
             held.enter_context(files.locked(folder))
-        model, data = make(config, Share(fabric.global_rank, fabric.world_size), shown)
-        if not resume or not (folder / STATE).exists():
+        model, data = plan.make(config, Share(fabric.global_rank, fabric.world_size), shown)
+        if not plan.resume or not (folder / STATE).exists():
             take_start(config, model)
         description = describe_model(model)
-        if first and not resume:
+        if first and not plan.resume:
             folder.mkdir(parents=True, exist_ok=True)
             held.enter_context(files.locked(folder))
             Run.create(folder, config, description)
-        if first and resume:
+        if first and plan.resume:
             Run.open(folder).complete(description)
         if first:
             Run(folder, config).tidy()
         fabric.barrier()
-        observer = _observer(folder, config, shown, tensorboard and first)
+        observer = _observer(folder, config, shown, plan.tensorboard and first)
         try:
             model = model.to(fabric.device)
             return fit(model, data, config.training, folder=folder, observer=observer, fabric=fabric)
@@ -228,8 +234,8 @@ def _observer(folder: Path, config: RunConfig, show: Show, tensorboard: bool) ->
     if show == "terminal":
         from ndstack.training.terminal import Terminal
 
-        watched = "difference" if config.corpus is None else "perplexity"
-        watched = "cross_entropy" if is_task(config.language) and config.corpus is None else watched
+        watched = "cross_entropy" if is_task(config.language) else "difference"
+        watched = watched if config.corpus is None else "perplexity"
         chosen.append(Terminal(f"{config.model} on {config.language}", watched))
     if show == "json":
         chosen.append(MetricsLines())

@@ -1,4 +1,4 @@
-"""The training loop: epochs of steps, validation, the schedule, the best model, a state to resume from."""
+"""The training loop: steps, epochs, validation, schedule, the best model, and the state for resuming."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import dataclasses
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from ndstack.training.checkpoint import Progress
 from ndstack.training.group import Group, Signals
 from ndstack.training.interruption import Interruption
 from ndstack.training.observers import Observer
-from ndstack.training.run import BEST, Run, is_run
+from ndstack.training.run import BEST, Metrics, Run, is_run
 from ndstack.training.schedule import Schedule
 from ndstack.training.stages import Stages
 from ndstack.training.task import Share, Task
@@ -39,26 +39,27 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 DROPOUT = 3
-"""The stream of random numbers for what a model draws while it is trained."""
+"""The number of the random stream for dropout during training."""
 VALIDATION = "validation_"
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """How a run ended."""
+    """The result of a run."""
 
     reason: str
+    """Why training stopped."""
     epochs: int
     best_epoch: int
     best: dict[str, float]
     """The validation metrics of the best epoch."""
-    history: list[dict[str, Any]]
+    history: list[Metrics]
     """The metrics of every epoch, as in `metrics.jsonl`."""
     updates: int = 0
-    """How often the parameters were updated."""
+    """The number of updates of the parameters."""
 
-    def summary(self) -> dict[str, Any]:
-        """Without the history."""
+    def summary(self) -> dict[str, object]:
+        """Return the result as plain data, without the history."""
         return {
             **self.best,
             "best_epoch": self.best_epoch,
@@ -77,23 +78,23 @@ def fit(
     observer: Observer | None = None,
     fabric: Fabric | None = None,
 ) -> Result:
-    """Train a model; afterwards it has the parameters that were best on the validation data.
+    """Train a model; afterwards, it has the parameters that were best on the validation data.
 
     Args:
         model: any language model.
-        data: a data set of a formal language, or another task. Stages before the last draw strings of their
-            own lengths from the same language and seed, so they need a data set.
-        config: the dissertation's recipe if not given.
-        folder: a run folder; a new one, or one to resume. If not given, nothing is written.
-        observer: is told what happens; silent if not given.
-        fabric: a launched Fabric with the device and the processes; one process on the model's device if not
-            given.
+        data: a data set of a formal language, or another task. Stages before the last one sample strings of
+            their own lengths from the same language and seed, so they need a data set.
+        config: the settings; by default, the dissertation's recipe.
+        folder: a run folder, either a new one or one to resume; by default, nothing is written.
+        observer: an object that is notified of progress.
+        fabric: a launched Fabric with the device and the processes; by default, there is one process, on the
+            model's device.
     """
     config, observer = config or TrainingConfig(), observer or Observer()
     share = Share() if fabric is None else Share(fabric.global_rank, fabric.world_size)
     stages = Stages(model, data, config, share)
     run = None if folder is None else _run(Path(folder), model, data, config, fabric)
-    own = run if fabric is None else None  # with a Fabric, who launched it holds the folder
+    own = run if fabric is None else None  # with a Fabric, the function that launched it holds the folder
     held = contextlib.nullcontext() if own is None else files.locked(own.folder)
     with held, torch.random.fork_rng(devices=[]), Interruption() as interruption:
         if own is not None:
@@ -102,7 +103,7 @@ def fit(
 
 
 class _Trainer:
-    """One process of a run; `writer` is the run folder in the process that writes to it."""
+    """One process of a run; `writer` is the run in the process that writes to the folder, and else None."""
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class _Trainer:
         self.saved = time.monotonic()
 
     def train(self) -> Result:
-        """All stages, each until its schedule says stop."""
+        """Train in all stages, each until its schedule stops it."""
         progress = self.progress
         self.observer.start(self.stages.whole, progress)
         if self.writer is not None:
@@ -145,7 +146,7 @@ class _Trainer:
         self._take_best()
         self.model.eval()
         best = next(line for line in progress.history if line["epoch"] == progress.best_epoch)
-        # All stages have as many batches, so the steps of all epochs can be counted in the last one.
+        # All stages have the same number of batches, so the steps of the last one count for all epochs.
         updates = sum(map(self.task.steps, range(progress.epoch)))
         result = Result(
             reason, progress.epoch, progress.best_epoch, validation_metrics(best), progress.history, updates
@@ -154,14 +155,12 @@ class _Trainer:
         return result
 
     def _enter(self) -> None:
-        """Take the task and the settings of the stage at work."""
-        self.task, self.config = (
-            self.stages.task(self.progress.stage),
-            self.stages.config(self.progress.stage),
-        )
+        """Take the task and the settings of the current stage."""
+        stage = self.progress.stage
+        self.task, self.config = self.stages.task(stage), self.stages.config(stage)
 
     def _stage(self) -> str:
-        """Train until the schedule of the stage says stop; why it does."""
+        """Train until the schedule of the stage stops it, and return the reason."""
         progress = self.progress
         while (reason := progress.schedule.stopped(self.config)) is None:
             began, worked = time.monotonic(), time.process_time()
@@ -175,9 +174,9 @@ class _Trainer:
         return reason
 
     def _next_stage(self, reason: str) -> None:
-        """Begin a stage with the best parameters of the one before, as a run does with `start_from`.
+        """Start a stage with the best parameters of the one before, as a run does with `start_from`.
 
-        Until the state is saved, a resumed run is at the end of the stage before, and comes here again.
+        Until the state is saved, a resumed run is at the end of the previous stage, and repeats this.
         """
         progress = self.progress
         if self.writer is not None:
@@ -191,10 +190,11 @@ class _Trainer:
         self.group.wait()
 
     def _take_best(self) -> None:
-        """Give the model the best parameters of the stage at work."""
-        self.model.load_state_dict(
-            self.best or read_tensors(self._folder() / BEST, self.model.state_dict())[0]
-        )
+        """Give the model the best parameters of the current stage."""
+        best = self.best
+        if self.run is not None:
+            best = read_tensors(self.run.folder / BEST, self.model.state_dict())[0]
+        self.model.load_state_dict(best)
 
     def _epoch(self) -> None:
         progress = self.progress
@@ -210,11 +210,11 @@ class _Trainer:
             if total.stop:
                 if self.writer is not None:
                     self.writer.log(f"interrupted in epoch {progress.epoch + 1} after step {progress.step}")
-                self.group.wait()  # the first process that ends makes the others end
+                self.group.wait()  # the exit of the first process ends the others
                 raise KeyboardInterrupt
 
     def _step(self) -> Signals:
-        """One update of the parameters."""
+        """Update the parameters once."""
         progress, config = self.progress, self.config
         epoch = progress.schedule.epochs
         seeds = [config.seed, DROPOUT, epoch, progress.step, self.group.rank]
@@ -239,14 +239,14 @@ class _Trainer:
         return total
 
     def _end_epoch(self) -> None:
-        """Validate, move the schedule, keep the best model, save."""
+        """Validate, advance the schedule, keep the best model, and save."""
         progress, schedule = self.progress, self.progress.schedule
         with self.group.autocast():
             validation = self.task.metrics(self.group.total(self.task.validate(self.model)))
         value = validation["cross_entropy"]
         if not math.isfinite(value):
             self._fail(f"the validation cross-entropy is {value}")
-        line = {
+        line: Metrics = {
             "epoch": progress.epoch + 1,
             **({"stage": progress.stage + 1} if self.stages.count > 1 else {}),
             "learning_rate": schedule.learning_rate,
@@ -261,7 +261,7 @@ class _Trainer:
         progress.epoch, progress.step, progress.nats, progress.symbols = progress.epoch + 1, 0, 0.0, 0
         progress.history.append(line)
         self._keep_snapshot()
-        if self.writer is not None:  # before the state, so that a state never knows of more epochs
+        if self.writer is not None:  # before the state, which must never have more epochs than the metrics
             self.writer.write_metrics(progress.history)
         self._save()
         self.group.wait()
@@ -289,13 +289,9 @@ class _Trainer:
             self.writer.log(message)
         raise TrainingError(message)
 
-    def _folder(self) -> Path:
-        assert self.run is not None
-        return self.run.folder
 
-
-def validation_metrics(line: dict[str, Any]) -> dict[str, float]:
-    """Those of an epoch's metrics that were measured on the validation data."""
+def validation_metrics(line: Metrics) -> dict[str, float]:
+    """Return the metrics of an epoch that were measured on the validation data."""
     return {key.removeprefix(VALIDATION): value for key, value in line.items() if key.startswith(VALIDATION)}
 
 
@@ -308,7 +304,7 @@ def _optimizer(parameters: list[torch.nn.Parameter], config: TrainingConfig) -> 
 def _run(
     folder: Path, model: LanguageModel, data: Dataset | Task, config: TrainingConfig, fabric: Fabric | None
 ) -> Run:
-    """The run in a folder; begun by the first process if it is not there, once all can be described."""
+    """Return the run in a folder; if there is none, the first process starts it."""
     if fabric is None or fabric.global_rank == 0:
         if not is_run(folder):
             config_of_run, description = made_in_python(data, config), describe_model(model)
@@ -321,15 +317,9 @@ def _run(
 
 
 def made_in_python(data: Dataset | Task, config: TrainingConfig) -> RunConfig:
-    """The configuration of a run whose model, or data, was made in Python."""
+    """Return the configuration of a run whose model or data was made in Python."""
     if not isinstance(data, Dataset):
         return RunConfig(language="", model=None, training=config)
+    name, grammar = data.language.name, own_grammar(data.language)
     plan = DataConfig(**data.plan.model_dump())
-    return RunConfig(
-        language=data.language.name,
-        grammar=own_grammar(data.language),
-        model=None,
-        seed=data.seed,
-        data=plan,
-        training=config,
-    )
+    return RunConfig(language=name, grammar=grammar, model=None, seed=data.seed, data=plan, training=config)

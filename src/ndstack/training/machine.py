@@ -1,6 +1,4 @@
-"""What a run was made with: the processor, its vector instructions, the state of the code."""
-
-from __future__ import annotations
+"""The machine and the code of a run: the processor, its vector instructions, the git commit."""
 
 import platform
 import re
@@ -11,23 +9,22 @@ WIDEST = ("avx512f", "avx2", "avx", "sse4_2", "asimd")
 
 
 def cpu_model() -> str:
-    """The name of the processor."""
+    """Return the name of the processor."""
     found = re.search(r"^model name\s*:\s*(.*)$", _cpuinfo(), re.M)
     return found.group(1).strip() if found else platform.processor() or platform.machine()
 
 
 def simd() -> str:
-    """The widest vector instructions that the processor says it has; empty if that is not known."""
+    """Return the widest vector instructions that the processor reports; "" if they are not known."""
     found = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", _cpuinfo(), re.M)
     flags = set(found.group(1).split()) if found else set()
     return next((name for name in WIDEST if name in flags), "")
 
 
 def commit(start: Path | None = None) -> str:
-    """The git commit of the code, if it runs from a clone; no program is started for it.
+    """Return the git commit of the clone with this file or folder, by default with this module, or "".
 
-    Args:
-        start: a file or folder in the clone; this file if not given.
+    It is read from the files of git, because there may be no program of that name.
     """
     here = (start or Path(__file__)).resolve()
     root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), None)

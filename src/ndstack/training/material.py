@@ -1,11 +1,9 @@
-"""What a configuration asks for: a language, its strings, a model. Nothing is trained or written here."""
-
-from __future__ import annotations
+"""What a configuration describes: a language, its strings, a model. Nothing is trained or written here."""
 
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ndstack import files, register
 from ndstack.errors import TrainingError
@@ -14,6 +12,7 @@ from ndstack.languages.datasets import SPLITS, own_grammar
 from ndstack.nn import LanguageModel, models
 from ndstack.nn.storage.files import read_tensors
 from ndstack.progress import progress_bar
+from ndstack.settings.reading import Table, Values
 from ndstack.settings.run import RunConfig
 from ndstack.training.run import BEST, Run
 from ndstack.training.task import Share, Task
@@ -23,9 +22,9 @@ Show = Literal["terminal", "json", "nothing"]
 
 
 def make_formal(config: RunConfig, share: Share, show: Show) -> tuple[LanguageModel, Dataset | Task]:
-    """A model and what it learns: a formal language, or a registered task.
+    """Return a model and what it learns: the strings of a formal language, or a registered task.
 
-    What can be wrong with a language or a model is found before strings are sampled.
+    The language and the model are checked before strings are sampled.
     """
     task = make_task(config, share)
     if task is not None:
@@ -35,26 +34,26 @@ def make_formal(config: RunConfig, share: Share, show: Show) -> tuple[LanguageMo
 
 
 def make_checked(config: RunConfig) -> tuple[LanguageModel, Language]:
-    """The model and the language of a run; an error in one line if they, or strings, are not there."""
+    """Return the model and the language of a run; it is an error if there are no strings as it needs them."""
     language = language_of(config)
     _check_data(config, language)
     return make_model(config, language), language
 
 
 def is_task(name: str) -> bool:
-    """Whether this is the name of a registered task, and not of a formal language."""
+    """Return whether this is the name of a registered task, and not of a formal language."""
     base = name.partition("(")[0]
     return base not in NAMES and register.language.find(base) is None and register.task.find(base) is not None
 
 
 def check_language(name: str) -> None:
-    """Raise an error in one line unless this is the name of a formal language or of a registered task."""
+    """Raise an error unless this is the name of a formal language or of a registered task."""
     if not is_task(name):
         get(name)
 
 
 def make_task(config: RunConfig, share: Share | None = None) -> Task | None:
-    """The registered task that a run learns; None if it learns a formal language or text."""
+    """Return the registered task that a run learns; None if it learns a formal language or text."""
     own = config.grammar is not None or config.corpus is not None or config.data.folder is not None
     if own or not is_task(config.language):
         return None
@@ -79,11 +78,11 @@ def _alphabet_of(task: Task, name: str) -> tuple[str, ...]:
 
 
 def _check_data(config: RunConfig, language: Language) -> None:
-    """Raise an error in one line if there are no strings as a run wants them."""
+    """Raise an error if the language has no strings as the run needs them."""
     data = config.data
     if not data.train or not data.validation:
         raise TrainingError(
-            f"{data.train} training and {data.validation} validation strings asked for, expected some of each"
+            f"{data.train} training and {data.validation} validation strings given, expected some of each"
         )
     sampled = [] if data.folder is not None else [data.lengths]
     for low, high in [*(stage.lengths for stage in config.training.stages), *sampled]:
@@ -92,7 +91,7 @@ def _check_data(config: RunConfig, language: Language) -> None:
 
 
 def language_of(config: RunConfig) -> Language:
-    """The language of a run."""
+    """Return the formal language of a run; it is an error if the run has none."""
     if config.corpus is not None:
         raise TrainingError("this run is on text, not on a formal language; use the commands of ndstack text")
     if config.grammar is not None:
@@ -103,47 +102,47 @@ def language_of(config: RunConfig) -> Language:
 
 
 def make_model(config: RunConfig, language: Language | Iterable[str]) -> LanguageModel:
-    """The model of a run, with its first parameters, for a language or for the symbols of an alphabet."""
+    """Return the model of a run with its initial parameters, for a language or an alphabet."""
     if config.model is None:
-        raise TrainingError("the model of this run was made in Python, so there is no name to make it from")
+        raise TrainingError("the model of this run was made in Python, so it cannot be made again by name")
     model = models.build_from(config.options, config.model, language, seed=config.seed)
     return model.double() if config.training.precision == "64" else model
 
 
 def take_start(config: RunConfig, model: LanguageModel) -> None:
-    """If a run starts from another, give its model the best parameters of that one."""
+    """Give the model the best parameters of the run that its run starts from, if any."""
     if config.start_from is None:
         return
     source = Path(config.start_from)
     if config.start_sha256 not in (None, start_checksum(source)):
         raise TrainingError(
-            f"{source / BEST} has changed since the run began; begin a new run in another folder"
+            f"{source / BEST} has changed since the run started; start a new run in another folder"
         )
     tensors, _ = read_tensors(source / BEST)
-    own = model.state_dict()
-    if {name: tensor.shape for name, tensor in tensors.items()} != {
-        name: tensor.shape for name, tensor in own.items()
-    }:
+    found, needed = (
+        {name: tensor.shape for name, tensor in some.items()} for some in (tensors, model.state_dict())
+    )
+    if found != needed:
         raise TrainingError(
             f"{source} has parameters of other names or sizes than {config.model} needs here; start from "
-            "a run of the same model, with the same options, on as many symbols"
+            "a run of the same model, with the same options and the same number of symbols"
         )
     model.load_state_dict(tensors)
 
 
 def start_checksum(source: Path) -> str:
-    """Of the best parameters of a run to start from."""
+    """Return the checksum of the best parameters of a run."""
     Run.open(source)
     return hashlib.sha256(files.read_bytes(source / BEST, TrainingError)).hexdigest()
 
 
 def make_data(config: RunConfig, show: Show = "nothing", language: Language | None = None) -> Dataset:
-    """The strings of a run: sampled from its seed, or read from its folder and checked.
+    """Return the strings of a run, either sampled from its seed, or read from its folder and checked.
 
     Args:
-        config: of the run.
-        show: a progress bar if this is "terminal".
-        language: of the run, if it has been made already.
+        config: the configuration of the run.
+        show: how progress is shown: with a progress bar if this is "terminal".
+        language: the language of the run, if it has been made already.
     """
     data = config.data
     if data.folder is None:
@@ -155,21 +154,21 @@ def make_data(config: RunConfig, show: Show = "nothing", language: Language | No
             return make_dataset(language, config.seed, plan, progress=advance)
     if data.sha256 is not None and data_checksums(Path(data.folder)) != data.sha256:
         raise TrainingError(
-            f"{data.folder} has changed since the run began; begin a new run in another folder"
+            f"{data.folder} has changed since the run started; start a new run in another folder"
         )
     return read_dataset(Path(data.folder))
 
 
 def make_test_data(config: RunConfig) -> Dataset:
-    """The test strings of a run's language; they do not depend on the run's seed."""
+    """Return the test strings of a run's language; they do not depend on the run's seed."""
     if config.data.folder is not None:
         return make_data(config)
     plan = config.data.model_copy(update={"train": 0, "validation": 0})
     return make_dataset(language_of(config), config.seed, plan)
 
 
-def use_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a configuration that a data folder decides: language, grammar and plan."""
+def use_folder(folder: Path, values: Values) -> Table:
+    """Return settings with those that a data folder determines: language, grammar and plan."""
     dataset = read_dataset(folder)
     own = {
         "language": dataset.language.name,
@@ -180,7 +179,7 @@ def use_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def data_checksums(folder: Path) -> dict[str, str]:
-    """Of the strings in a data folder, by split."""
+    """Return the checksum of each split in a data folder."""
     try:
         return {split: hashlib.sha256((folder / f"{split}.txt").read_bytes()).hexdigest() for split in SPLITS}
     except OSError as error:

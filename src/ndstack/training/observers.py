@@ -1,10 +1,12 @@
-"""Observers, which are told what happens in a run: a terminal, lines of JSON, TensorBoard."""
+"""Observers, which are notified of the progress of a run: lines of JSON, TensorBoard."""
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ndstack.errors import TrainingError
 
@@ -15,74 +17,50 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Ignores everything; others override what they need."""
+    """An observer that ignores everything; subclasses override the methods that they need."""
 
     def start(self, config: TrainingConfig, progress: Progress) -> None:
-        """A run begins or is resumed."""
+        """Handle the start of a run, or its resumption."""
 
     def epoch(self, progress: Progress, steps: int) -> None:
-        """An epoch begins or is resumed."""
+        """Handle the start of an epoch, or its resumption."""
 
     def step(self, progress: Progress, loss: float) -> None:
-        """A step is done."""
+        """Handle the end of a step."""
 
     def validated(self, progress: Progress) -> None:
-        """An epoch is done; its metrics are the last of `progress.history`."""
+        """Handle the end of an epoch, whose metrics are the last of `progress.history`."""
 
     def end(self, result: Result) -> None:
-        """The run is complete."""
+        """Handle the end of a complete run."""
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Release resources; this is the last call, also after an error."""
 
 
 class Observers(Observer):
-    """Several at once."""
+    """Several observers, all of which are notified."""
 
     def __init__(self, *observers: Observer) -> None:
-        self.observers = observers
+        for name in ("start", "epoch", "step", "validated", "end", "close"):
+            setattr(self, name, functools.partial(_call_all, [getattr(one, name) for one in observers]))
 
-    def start(self, config: TrainingConfig, progress: Progress) -> None:
-        """Tell all."""
-        for observer in self.observers:
-            observer.start(config, progress)
 
-    def epoch(self, progress: Progress, steps: int) -> None:
-        """Tell all."""
-        for observer in self.observers:
-            observer.epoch(progress, steps)
-
-    def step(self, progress: Progress, loss: float) -> None:
-        """Tell all."""
-        for observer in self.observers:
-            observer.step(progress, loss)
-
-    def validated(self, progress: Progress) -> None:
-        """Tell all."""
-        for observer in self.observers:
-            observer.validated(progress)
-
-    def end(self, result: Result) -> None:
-        """Tell all."""
-        for observer in self.observers:
-            observer.end(result)
-
-    def close(self) -> None:
-        """Tell all."""
-        for observer in self.observers:
-            observer.close()
+def _call_all(methods: Sequence[Callable[..., None]], *arguments: object) -> None:
+    for method in methods:
+        method(*arguments)
 
 
 class MetricsLines(Observer):
-    """Prints the metrics of every epoch as one line of JSON."""
+    """An observer that prints the metrics of every epoch as one line of JSON."""
 
     def validated(self, progress: Progress) -> None:
-        """One line."""
+        """Print one line."""
         print(json.dumps(progress.history[-1]), flush=True)
 
 
 class TensorBoard(Observer):
-    """Writes the metrics of every epoch for TensorBoard."""
+    """An observer that writes the metrics of every epoch for TensorBoard."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -92,14 +70,15 @@ class TensorBoard(Observer):
                 "--tensorboard needs the package tensorboard: pip install 'ndstack[tensorboard]'"
             ) from None
         self.folder, self._make = folder, SummaryWriter
-        self._writer: Any = None
+        self._writer: SummaryWriter | None = None
 
     def start(self, config: TrainingConfig, progress: Progress) -> None:
-        """Continue after the epochs that are complete."""
+        """Open the file after the epochs that are complete."""
         self._writer = self._make(str(self.folder), purge_step=progress.epoch + 1)
 
     def validated(self, progress: Progress) -> None:
-        """Every number of the epoch."""
+        """Write every metric of the epoch."""
+        assert self._writer is not None
         line = progress.history[-1]
         for name, value in line.items():
             if name != "epoch":

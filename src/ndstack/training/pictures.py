@@ -1,12 +1,13 @@
-"""Learning curves and results by length, as figures."""
+"""Figures of learning curves, and of results by length."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ndstack.plotting import line_style, new_axes
 from ndstack.training.evaluation import Evaluation
+from ndstack.training.run import Metrics
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,13 +18,13 @@ VALIDATION = {
     "validation_perplexity": "validation perplexity",
     "validation_cross_entropy": "validation cross-entropy (nats)",
 }
-"""What a learning curve may show, by its name in `metrics.jsonl`, the most telling first."""
+"""What a learning curve may show, by its name in `metrics.jsonl`, the most informative first."""
 
 
-def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], title: str = "") -> Figure:
-    """Validation over epochs, a line for each name; dotted lines between stages.
+def draw_curves(histories: Mapping[str, Sequence[Metrics]], title: str = "") -> Figure:
+    """Draw a validation metric by epoch, with one line for each name, and dotted lines between stages.
 
-    The difference to the lower bound where all have one; of text the perplexity; else the cross-entropy.
+    The metric is the first of `VALIDATION` that all histories have.
     """
     figure, axes = new_axes()
     lines = [line for history in histories.values() for line in history]
@@ -46,14 +47,14 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], title: str
     return figure
 
 
-def stage_borders(history: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Between which epochs a new stage begins; a dotted line marks it."""
+def stage_borders(history: Sequence[Metrics]) -> list[float]:
+    """Return the places between the last epoch of each stage and the first epoch of the next."""
     stages = [line.get("stage", 1) for line in history]
     return [place + 0.5 for place in range(1, len(stages)) if stages[place] != stages[place - 1]]
 
 
 def draw_by_length(evaluations: Mapping[str, Evaluation], title: str = "") -> Figure:
-    """The cross-entropy difference for strings of each length, one line for each name."""
+    """Draw the cross-entropy difference by the length of strings, with one line for each name."""
     figure, axes = new_axes()
     for index, (name, evaluation) in enumerate(evaluations.items()):
         rows = evaluation.by_length

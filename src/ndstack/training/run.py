@@ -1,16 +1,16 @@
-"""A run folder: everything about one training run, every file replaced in one move.
+"""A run folder, which holds everything about one training run; every file is replaced atomically.
 
-| file | what |
+| file | content |
 |---|---|
-| `config.json` | the complete configuration: the same run again from it |
-| `model.json` | what the model is made of |
-| `environment.json` | versions and machine, for the record |
-| `metrics.jsonl` | one line per epoch; the same bytes however often the run was interrupted |
-| `times.jsonl` | seconds of each epoch, by the clock and of processors |
+| `config.json` | the complete configuration, from which the same run can be repeated |
+| `model.json` | the description of the model |
+| `environment.json` | the versions of the software, and the machine |
+| `metrics.jsonl` | one line per epoch; the same bytes, however often the run was interrupted |
+| `times.jsonl` | the seconds of each epoch, by the clock and of the processors |
 | `best.safetensors` | the parameters with the lowest validation cross-entropy |
-| `last/state.safetensors` | all that resuming needs: parameters, optimizer, schedule, position, metrics |
-| `snapshots/` | parameters after each epoch, on request |
-| `log.txt` | what happened when |
+| `last/state.safetensors` | what resuming needs: parameters, optimizer, schedule, position, metrics |
+| `snapshots/` | the parameters after each epoch, on request |
+| `log.txt` | what happened, with times |
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ import datetime
 import json
 import platform
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from ndstack import files, zoo
 from ndstack.errors import NdstackError, TrainingError, first_problem
@@ -34,8 +33,12 @@ from ndstack.nn.storage.description import ModelDescription
 from ndstack.nn.storage.files import CONFIGURATION as MODEL
 from ndstack.nn.storage.files import load, pack_tensors, read_note, read_tensors
 from ndstack.processes import cores
-from ndstack.settings.reading import flatten, merge
+from ndstack.settings.reading import Values, flatten, merge
 from ndstack.settings.run import RunConfig
+
+Metrics = dict[str, int | float]
+"""What was measured in one epoch: a line of `metrics.jsonl` or of `times.jsonl`."""
+_METRICS = TypeAdapter(Metrics)
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
@@ -48,21 +51,16 @@ SNAPSHOTS = "snapshots"
 
 
 class Run:
-    """A folder with a run in it."""
+    """A training run in a folder."""
 
     def __init__(self, folder: str | Path, config: RunConfig) -> None:
         self.folder, self.config = Path(folder), config
 
     @classmethod
     def create(cls, folder: str | Path, config: RunConfig, model: ModelDescription | None = None) -> Run:
-        """Begin a run in a new or empty folder.
+        """Start a run in a new or empty folder, and write its configuration and the description of its model.
 
-        The configuration comes first: whatever happens after that, the run can be resumed.
-
-        Args:
-            folder: of the run.
-            config: all of it.
-            model: what the model is made of; described before a folder is made, since not every model can be.
+        The configuration is written first: whatever happens afterwards, the run can be resumed.
         """
         folder = Path(folder)
         run = cls(folder, config)
@@ -76,7 +74,7 @@ class Run:
         return run
 
     def complete(self, model: ModelDescription | None) -> None:
-        """Write what a run has besides its configuration if it is missing, and what the model is made of."""
+        """Write the files that are missing besides the configuration, and the description of the model."""
         (self.folder / STATE).parent.mkdir(exist_ok=True)
         if not (self.folder / ENVIRONMENT).exists():
             self.replace(ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
@@ -86,12 +84,12 @@ class Run:
             self.replace(MODEL, model.model_dump_json(indent=2) + "\n")
 
     def tidy(self) -> None:
-        """Remove what killed processes left behind; only for the process that has locked the folder."""
+        """Remove what killed processes left behind; the caller must have locked the folder."""
         files.tidy(self.folder, (self.folder / STATE).parent, self.folder / SNAPSHOTS)
 
     @classmethod
     def check_new(cls, folder: Path) -> None:
-        """Raise an error in one line if a folder has something in it, so that no run can begin there."""
+        """Raise an error if a folder is not empty, so that no run can start there."""
         if not folder.is_dir():
             return
         if any(entry.name != files.LOCK and not files.is_leftover(entry) for entry in folder.iterdir()):
@@ -100,7 +98,7 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
-        """A run that is there, or a network of the zoo: `zoo:LANGUAGE/MODEL`."""
+        """Return the run in a folder, or a network of the zoo: `zoo:LANGUAGE/MODEL`."""
         folder = zoo.resolve(folder)
         path = folder / CONFIG
         if not path.exists():
@@ -113,7 +111,7 @@ class Run:
             raise TrainingError(f"{path} is not a run's configuration: {first_problem(error)}") from None
 
     def replace(self, name: str, content: str | bytes) -> None:
-        """Replace a file of the run in one move."""
+        """Replace a file of the run atomically."""
         with self._writing(name) as path:
             files.replace(path, content.encode() if isinstance(content, str) else content)
 
@@ -123,31 +121,31 @@ class Run:
         self._append(LOG, f"{now} {message}\n")
 
     def add_time(self, epoch: int, seconds: float, processor_seconds: float | None = None) -> None:
-        """Note how long this process worked on an epoch: by the clock, and on processors."""
-        times = {"seconds": seconds} | (
-            {"processor_seconds": processor_seconds} if processor_seconds is not None else {}
-        )
-        line = {"epoch": epoch, **{name: round(value, 3) for name, value in times.items()}}
-        self._append(TIMES, json.dumps(line) + "\n")
+        """Record how long this process worked on an epoch, by the clock and on the processors."""
+        times: Metrics = {"epoch": epoch, "seconds": round(seconds, 3)}
+        if processor_seconds is not None:
+            times["processor_seconds"] = round(processor_seconds, 3)
+        self._append(TIMES, json.dumps(times) + "\n")
 
     def seconds(self, kind: str = "seconds") -> dict[int, float]:
-        """How long each epoch took, all sessions together.
+        """Return how long each epoch took, summed over interruptions.
 
         Args:
-            kind: "seconds" by the clock, or "processor_seconds", which other programs on the machine do not
-                lengthen, and which runs of older versions lack.
+            kind: "seconds" by the clock, or "processor_seconds", which do not depend on other programs; runs
+                of older versions lack them.
         """
         total: dict[int, float] = {}
         for line in self._lines(TIMES, "epoch", "seconds"):
             if kind in line:
-                total[line["epoch"]] = total.get(line["epoch"], 0.0) + line[kind]
+                epoch = int(line["epoch"])
+                total[epoch] = total.get(epoch, 0.0) + line[kind]
         return total
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """What was measured after each epoch."""
+    def metrics(self) -> list[Metrics]:
+        """Return what was measured after each epoch."""
         return self._lines(METRICS, "epoch", "validation_cross_entropy")
 
-    def write_metrics(self, history: list[dict[str, Any]]) -> None:
+    def write_metrics(self, history: Sequence[Metrics]) -> None:
         """Replace the metrics of all epochs."""
         self.replace(METRICS, "".join(json.dumps(line) + "\n" for line in history))
 
@@ -157,21 +155,18 @@ class Run:
         self.replace(name, pack_tensors(model.state_dict()))
 
     def load(self, parameters: str = BEST) -> LanguageModel:
-        """The model with its best parameters, or with those of a snapshot."""
+        """Return the model with its best parameters, or with those of a snapshot."""
         self.check()
         if not (self.folder / parameters).exists():
             raise TrainingError(f"{self.folder} has no {parameters} yet; it appears after the first epoch")
         return load(self.folder, parameters=parameters)
 
     def check(self, *, complete: bool = False) -> None:
-        """Raise an error in one line if a file of the run is missing or empty that it must have by now.
+        """Raise an error if a file is missing or empty that the run must have by now.
 
-        A run that has not finished an epoch has no results, and that is no error.
-
-        Args:
-            complete: whether the run is known to have ended, so that it must have results.
+        A run that has not completed an epoch has no results yet, unless it is known to be `complete`.
         """
-        epochs = self._saved_epochs()  # first, since a run at work writes its metrics before its state
+        epochs = self._saved_epochs()  # first, because a run in progress writes its metrics before its state
         metrics, best = self.folder / METRICS, self.folder / BEST
         found = len(self.metrics())
         if found < epochs or (found == 0 and (complete or (best.exists() and not metrics.exists()))):
@@ -184,7 +179,7 @@ class Run:
             )
 
     def _saved_epochs(self) -> int:
-        """How many epochs the saved state knows of; 0 if there is none."""
+        """Return the number of complete epochs in the saved state; 0 if there is none."""
         path = self.folder / STATE
         if not path.exists():
             return 0
@@ -207,19 +202,16 @@ class Run:
         """A short name for legends: the model's, or the folder's."""
         return self.config.model or self.folder.name
 
-    def summary(self) -> dict[str, Any]:
-        """One row of a comparison: the best epoch and what it took; what is not known yet is None."""
+    def summary(self) -> dict[str, str | int | float | None]:
+        """Return one row of a comparison: the best epoch and what it took; None for what is not known."""
         self.check()
         history, seconds = self.metrics(), self.seconds()
         best = best_epoch(history) if history else {}
-        path = self.folder / BEST
         return {
             "run": str(self.folder),
             "language": self.config.language,
             "model": self.label,
-            "parameters": sum(tensor.numel() for tensor in read_tensors(path)[0].values())
-            if path.exists()
-            else None,
+            "parameters": self.count_parameters(),
             "learning_rate": self.config.training.learning_rate,
             "seed": self.config.seed,
             "epochs": len(history),
@@ -229,8 +221,13 @@ class Run:
             "seconds_an_epoch": sum(seconds.values()) / len(history) if history and seconds else None,
         }
 
+    def count_parameters(self) -> int | None:
+        """Return the number of parameters of the best model; None if there is none yet."""
+        path = self.folder / BEST
+        return sum(tensor.numel() for tensor in read_tensors(path)[0].values()) if path.exists() else None
+
     def snapshots(self) -> dict[int, str]:
-        """The snapshots that there are: epoch to file; 0 is before training."""
+        """Return the file of each snapshot by epoch; epoch 0 is before training."""
         paths = sorted((self.folder / SNAPSHOTS).glob("epoch-*.safetensors"))
         return {int(path.stem.removeprefix("epoch-")): f"{SNAPSHOTS}/{path.name}" for path in paths}
 
@@ -240,30 +237,32 @@ class Run:
 
     @contextlib.contextmanager
     def _writing(self, name: str) -> Iterator[Path]:
-        """The path of a file to write to; if that fails, the error says how to resume."""
+        """Yield the path of a file to write to; if writing fails, the error says how to resume."""
         path = self.folder / name
         try:
             yield path
         except OSError as error:
             raise TrainingError(
-                f"cannot write {path}: {error.strerror or error}; what was saved before is untouched: "
-                f"mend it, then {self.resuming}"
+                f"cannot write {path}: {error.strerror or error}; what was saved before is intact: "
+                f"solve the problem, then resume with {self.resuming}"
             ) from None
 
-    def _lines(self, name: str, *numbers: str) -> list[dict[str, Any]]:
-        """The objects in a file, which have at least these numbers."""
+    def _lines(self, name: str, *required: str) -> list[Metrics]:
+        """Return the lines of a file of numbers, each of which has at least the required ones."""
         path = self.folder / name
-        try:
-            text = path.read_text(encoding="utf-8") if path.exists() else ""
-            rows = [json.loads(line) for line in text.splitlines()]
-        except (OSError, ValueError, RecursionError) as error:
-            raise TrainingError(f"cannot read {path}: {' '.join(str(error).split())}") from None
-        for row in rows:
-            if not isinstance(row, dict) or not all(isinstance(row.get(key), int | float) for key in numbers):
-                wanted = " and ".join(numbers)
+        text = files.read_text(path, TrainingError) if path.exists() else ""
+        rows = []
+        for number, line in enumerate(text.splitlines(), 1):
+            try:
+                row = _METRICS.validate_json(line)
+            except ValidationError:
+                row = {}
+            if not row.keys() >= {*required}:
+                wanted = " and ".join(required)
                 raise TrainingError(
-                    f"{path} is damaged: expected a JSON object a line, with the numbers {wanted}"
+                    f"{path} is damaged: line {number} is not a JSON object with the numbers {wanted}"
                 )
+            rows.append(row)
         return rows
 
 
@@ -271,27 +270,27 @@ def _absence(path: Path) -> str:
     return "is empty" if path.exists() else "is missing"
 
 
-def best_epoch(history: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The metrics of the epoch with the lowest validation cross-entropy, the first if there are several.
+def best_epoch(history: Sequence[Metrics]) -> Metrics:
+    """Return the metrics of the first epoch with the lowest validation cross-entropy.
 
-    Of a run in stages, the best of the last stage that it has reached: stages have different strings.
+    In a run with stages, only the last stage that it has reached counts, because their strings differ.
     """
-    return min(last_stage(history), key=lambda line: float(line["validation_cross_entropy"]))
+    return min(last_stage(history), key=lambda line: line["validation_cross_entropy"])
 
 
-def last_stage(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The epochs of the last stage that a run has reached; all of a run without stages."""
+def last_stage(history: Sequence[Metrics]) -> list[Metrics]:
+    """Return the epochs of the last stage that a run has reached; all epochs of a run without stages."""
     last = max((line.get("stage", 1) for line in history), default=1)
     return [line for line in history if line.get("stage", 1) == last]
 
 
 def is_run(folder: str | Path) -> bool:
-    """Whether there is a run in this folder."""
+    """Return whether there is a run in this folder."""
     return (Path(folder) / CONFIG).exists()
 
 
-def environment() -> dict[str, Any]:
-    """Versions and machine."""
+def environment() -> dict[str, str | int]:
+    """Return the versions of the software, and a description of the machine."""
     import torch
 
     from ndstack import __version__
@@ -311,21 +310,21 @@ def environment() -> dict[str, Any]:
 
 
 FREE = ("max_epochs", "stop_after", "checkpoint_seconds", "snapshots")
-"""Settings of the training that may change in the middle of a run."""
+"""The settings of the training that may change in the middle of a run."""
 
 
-def change_settings(folder: str | Path, values: Mapping[str, Any]) -> None:
-    """Change settings of a run before it is resumed; only those that may change.
+def change_settings(folder: str | Path, values: Values) -> None:
+    """Change settings of a run before it is resumed; a setting that must not change is an error.
 
     Args:
-        folder: of the run.
+        folder: the folder of the run.
         values: nested tables, such as {"training": {"max_epochs": 300}}.
     """
     if not values:
         return
     if "recipe" in values:
         raise TrainingError(
-            "a recipe given for a run that began without it; begin a new run in another folder"
+            "a recipe given for a run that started without it; start a new run in another folder"
         )
     run = Run.open(folder)
     new = RunConfig.of(merge(run.config.model_dump(mode="json"), values), "the settings")
@@ -333,8 +332,8 @@ def change_settings(folder: str | Path, values: Mapping[str, Any]) -> None:
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name) and name.removeprefix("training.") not in FREE:
             raise TrainingError(
-                f"{name} is {after.get(name)} now, but the run began with {before.get(name)}; resume without "
-                "it, or begin a new run in another folder"
+                f"{name} is {after.get(name)} now, but the run started with {before.get(name)}; resume "
+                "without it, or start a new run in another folder"
             )
     with files.locked(run.folder):
         run.replace(CONFIG, new.model_dump_json(indent=2) + "\n")

@@ -1,8 +1,7 @@
-"""When the learning rate falls and when training stops (section 5.8).
+"""The schedule of the learning rate and of the end of training (section 5.8).
 
-After every epoch, first the learning rate: it is multiplied by `decay` once the validation cross-entropy has
-not improved for `decay_after` epochs, where an improvement is one by more than a relative threshold. Then the
-stop: after `stop_after` epochs without any improvement.
+When the validation cross-entropy has not improved by more than a relative threshold for `decay_after` epochs,
+the learning rate is multiplied by `decay`. After `stop_after` epochs without any improvement, training stops.
 """
 
 import math
@@ -13,7 +12,7 @@ from ndstack.settings.training import TrainingConfig
 
 
 class Schedule(BaseModel):
-    """What has to be remembered from epoch to epoch."""
+    """The state of the schedule after some number of epochs."""
 
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 
@@ -22,12 +21,12 @@ class Schedule(BaseModel):
     best_epoch: NonNegativeInt = 0
     epochs: NonNegativeInt = 0
     plateau: float = math.inf
-    """The best value as far as the learning rate is concerned."""
+    """The value of the last improvement by more than the threshold."""
     on_plateau: NonNegativeInt = 0
-    """Epochs since then, or since the learning rate fell."""
+    """The number of epochs since that improvement, or since the learning rate was reduced."""
 
     def end_epoch(self, value: float, config: TrainingConfig) -> bool:
-        """Take in the validation cross-entropy of one more epoch; whether it is the best so far."""
+        """Add the validation cross-entropy of an epoch, and return whether it is the best so far."""
         self.epochs += 1
         if _is_better(value, self.plateau, config):
             self.plateau, self.on_plateau = value, 0
@@ -42,7 +41,7 @@ class Schedule(BaseModel):
         return improved
 
     def stopped(self, config: TrainingConfig) -> str | None:
-        """Why there is no further epoch, or None if there is one."""
+        """Return why there is no further epoch, or None if there is one."""
         if self.epochs - self.best_epoch >= config.stop_after:
             return f"no improvement for {config.stop_after} epochs"
         if self.epochs >= config.max_epochs:
@@ -51,7 +50,7 @@ class Schedule(BaseModel):
 
 
 def _is_better(value: float, best: float, config: TrainingConfig) -> bool:
-    """Whether a cross-entropy, or the perplexity that belongs to it, is less by more than the threshold."""
+    """Return whether a cross-entropy, or its perplexity, is less than another by more than the threshold."""
     if config.decay_by == "perplexity":
         return value < best + math.log1p(-config.decay_threshold)
     return value < best * (1 - config.decay_threshold)

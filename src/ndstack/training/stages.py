@@ -1,6 +1,4 @@
-"""The stages of a run: what is learned in each, and how. A run without stages is a run with one."""
-
-from __future__ import annotations
+"""The stages of a run, each with a task and settings. A run without stages has one."""
 
 from ndstack.errors import TrainingError
 from ndstack.languages import Dataset, make_dataset
@@ -10,31 +8,31 @@ from ndstack.training.task import FormalTask, Share, Task
 
 
 class Stages:
-    """Tasks and settings by stage, from 0; the last one is what was given.
+    """The tasks and settings of the stages, from 0; those of the last stage are the given ones.
 
-    The strings of an earlier stage are drawn from the data set's seed when the stage begins, as many as the
-    data set has, of the stage's lengths.
+    An earlier stage has as many strings as the data set, of the stage's lengths. They are sampled from the
+    data set's seed when the stage starts.
     """
 
     def __init__(
         self, model: LanguageModel, data: Dataset | Task, config: TrainingConfig, share: Share
     ) -> None:
         if config.stages and not isinstance(data, Dataset):
-            raise TrainingError("stages given, but they need a data set of a formal language to draw from")
+            raise TrainingError("stages given, but there is no data set of a formal language to sample from")
         self.model, self.data, self.whole, self.share = model, data, config, share
         self._made: tuple[int, Task] | None = None
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of stages."""
         return len(self.whole.stages) + 1
 
     def config(self, stage: int) -> TrainingConfig:
-        """The settings of a stage."""
+        """Return the settings of a stage."""
         return self.whole.at(stage)
 
     def task(self, stage: int) -> Task:
-        """What is learned in a stage; made when it is asked for."""
+        """Return the task of a stage, which is made when it is first needed."""
         if self._made is None or self._made[0] != stage:
             self._made = stage, self._make(stage)
         return self._made[1]

@@ -1,6 +1,4 @@
-"""What is learned: a task hands out losses and validates. Formal languages are the task here."""
-
-from __future__ import annotations
+"""Tasks, which provide losses and validate models; and the task of learning a formal language."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -16,17 +14,17 @@ from ndstack.nn import LanguageModel
 from ndstack.nn.language_models.evaluation_mode import evaluation_mode
 
 SHUFFLING = 2
-"""The stream of random numbers that orders batches; 0 and 1 draw the strings of a data set."""
+"""The number of the random stream that orders batches; 0 and 1 sample the strings of a data set."""
 
 
 class Share(NamedTuple):
-    """Which of several processes this is."""
+    """The number of a process among several."""
 
     rank: int = 0
     processes: int = 1
 
     def of(self, count: int) -> slice:
-        """This process's part of `count` things."""
+        """Return the part of `count` things that belongs to this process."""
         return slice(count * self.rank // self.processes, count * (self.rank + 1) // self.processes)
 
 
@@ -38,7 +36,7 @@ class Nats(NamedTuple):
 
     @property
     def cross_entropy(self) -> float:
-        """Per symbol, in nats."""
+        """The mean of -log p per symbol, in nats."""
         return self.nats / self.symbols
 
 
@@ -46,45 +44,45 @@ class Loss(NamedTuple):
     """The loss of one step, or of one process's share of it."""
 
     value: Tensor
-    """To be minimised; the sum over all processes is the loss of the step."""
+    """The number to be minimised; the loss of the step is the sum over all processes."""
     nats: float
     """The sum of -log p over the symbols predicted by this process."""
     symbols: int
-    """Their number."""
+    """The number of these symbols."""
 
 
 @runtime_checkable
 class Task(Protocol):
-    """Something to learn in epochs of steps."""
+    """Something to be learned in epochs of steps."""
 
     def steps(self, epoch: int) -> int:
-        """The number of steps of an epoch; epochs count from 0."""
+        """Return the number of steps of an epoch; epochs count from 0."""
 
     def loss(self, model: LanguageModel, epoch: int, step: int) -> Loss:
-        """The loss of this process's share of one step."""
+        """Return the loss of this process's share of one step."""
 
     def validate(self, model: LanguageModel) -> Nats:
-        """The total over this process's share of the validation data."""
+        """Return the total over this process's share of the validation data."""
 
     def metrics(self, total: Nats) -> dict[str, float]:
-        """What is reported of the totals of all processes; `cross_entropy` decides which model is best."""
+        """Return the metrics for the total of all processes; the lowest `cross_entropy` is the best."""
 
     def carried(self) -> dict[str, Tensor]:
-        """What goes over from one step to the next besides the parameters."""
+        """Return what is carried from one step to the next, besides the parameters."""
 
     def carry(self, tensors: Mapping[str, Tensor]) -> None:
-        """Continue with what `carried` returned."""
+        """Resume with what `carried` returned."""
 
 
 class Order:
-    """Which of `count` batches comes at a step: in every epoch each once, shuffled anew."""
+    """The order of `count` batches, which is shuffled again in every epoch."""
 
     def __init__(self, count: int, seed: int) -> None:
         self.count, self.seed = count, seed
         self._epoch, self._places = -1, list[int]()
 
     def __call__(self, epoch: int, step: int) -> int:
-        """The number of the batch."""
+        """Return the number of the batch at a step of an epoch."""
         if self._epoch != epoch:
             rng = np.random.default_rng([self.seed, SHUFFLING, epoch])
             self._epoch, self._places = epoch, rng.permutation(self.count).tolist()
@@ -116,11 +114,11 @@ class FormalTask:
         self.order = Order(len(self.batches), seed)
 
     def steps(self, epoch: int) -> int:
-        """One for each batch."""
+        """Return the number of batches."""
         return len(self.batches)
 
     def loss(self, model: LanguageModel, epoch: int, step: int) -> Loss:
-        """Of this process's strings in the batch."""
+        """Return the loss of this process's strings in one batch."""
         batch = self.batches[self.order(epoch, step)]
         mine = batch[self.share.of(len(batch))]
         if not len(mine):
@@ -129,29 +127,25 @@ class FormalTask:
         return Loss(value, value.item() * len(batch), mine.numel() + self.eos * len(mine))
 
     def validate(self, model: LanguageModel) -> Nats:
-        """Over this process's share of the validation strings."""
+        """Return the total over this process's share of the validation strings."""
         mine = self.validation[self.share.rank :: self.share.processes]
         return total_nats(model, mine, self.eos)
 
     def metrics(self, total: Nats) -> dict[str, float]:
-        """Cross-entropy, lower bound and their difference, in nats per symbol."""
-        value = total.cross_entropy
-        return {
-            "cross_entropy": value,
-            "lower_bound": self.lower_bound,
-            "difference": value - self.lower_bound,
-        }
+        """Return the cross-entropy, the lower bound and their difference, in nats per symbol."""
+        value, bound = total.cross_entropy, self.lower_bound
+        return {"cross_entropy": value, "lower_bound": bound, "difference": value - bound}
 
     def carried(self) -> dict[str, Tensor]:
-        """Nothing: every batch begins afresh."""
+        """Return nothing, because batches are independent of each other."""
         return {}
 
     def carry(self, tensors: Mapping[str, Tensor]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 def encode_by_length(words: Sequence[Word], model: LanguageModel, most: int = 50) -> list[Tensor]:
-    """All strings in batches of one length each, shorter strings first."""
+    """Return all strings in batches of one length each, shorter strings first."""
     groups: dict[int, list[Word]] = {}
     for word in words:
         groups.setdefault(len(word), []).append(word)
@@ -163,7 +157,7 @@ def encode_by_length(words: Sequence[Word], model: LanguageModel, most: int = 50
 
 
 def total_nats(model: LanguageModel, batches: Sequence[Tensor], eos: bool) -> Nats:
-    """The total of -log p over strings, without dropout."""
+    """Return the total of -log p over strings, without dropout."""
     nats, symbols = 0.0, 0
     with evaluation_mode(model):
         for batch in batches:

@@ -1,4 +1,4 @@
-"""Progress on a terminal: the value to watch, the best so far, the epochs, the batches, the time left."""
+"""Progress on a terminal: a validation metric, its best value so far, epochs, batches and remaining time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Terminal(Observer):
-    """A line of metrics, and below it a bar for all epochs and one for the batches of the one at work."""
+    """An observer that draws a line of metrics, a bar for all epochs, and one for the current epoch."""
 
     def __init__(self, title: str, watched: str = "difference", console: Console | None = None) -> None:
         self.title, self.key = title, f"validation_{watched}"
@@ -41,24 +41,24 @@ class Terminal(Observer):
         self.live = Live(Group(self.note, self.bars), console=console, transient=True, refresh_per_second=4)
 
     def start(self, config: TrainingConfig, progress: Progress) -> None:
-        """Begin to draw."""
-        most = max(config.most_epochs, progress.epoch)  # a resumed run may be allowed fewer than it has
+        """Start drawing."""
+        most = max(config.most_epochs, progress.epoch)  # the limit may be lower than what a resumed run has
         self.bars.update(self.epochs, total=most, completed=progress.epoch)
         self.stages = len(config.stages) + 1
         self._show(progress)
         self.live.start()
 
     def epoch(self, progress: Progress, steps: int) -> None:
-        """A new epoch."""
+        """Start the bar of an epoch."""
         self.bars.reset(self.batches, total=steps, completed=progress.step)
         self.bars.update(self.batches, description=f"epoch {progress.epoch + 1}")
 
     def step(self, progress: Progress, loss: float) -> None:
-        """One batch more."""
+        """Advance the bar of the epoch."""
         self.bars.update(self.batches, completed=progress.step)
 
     def validated(self, progress: Progress) -> None:
-        """One epoch more."""
+        """Advance the bar of all epochs, and show the metrics."""
         self.bars.update(self.epochs, completed=progress.epoch)
         self._show(progress)
 
@@ -67,7 +67,7 @@ class Terminal(Observer):
         self.close()
 
     def close(self) -> None:
-        """Clear the lines, whatever happened."""
+        """Clear the lines, also after an error."""
         self.live.stop()
 
     def _show(self, progress: Progress) -> None:

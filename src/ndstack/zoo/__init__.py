@@ -1,10 +1,8 @@
-"""Networks that have learned their languages, a few kilobytes each, by name: `zoo:unmarked-reversal/rns-2-3`.
+"""Small networks that have learned their languages, by name: `zoo:unmarked-reversal/rns-2-3`.
 
-Each is a small run folder in this package: configuration, parameters, metrics, and its row of the tables of
-results. Such a name can be given wherever a run folder can.
+Each of them is a run folder in this package, with its configuration, parameters, metrics, and row of the
+tables of results. Its name can be used in place of a run folder.
 """
-
-from __future__ import annotations
 
 import difflib
 import re
@@ -21,27 +19,27 @@ ROW = "row.json"
 
 
 def names() -> list[str]:
-    """All of them, as they are given: `zoo:LANGUAGE/MODEL`."""
+    """Return the names of all networks: `zoo:LANGUAGE/MODEL`."""
     return [f"{PREFIX}{path.parent.relative_to(HERE).as_posix()}" for path in sorted(HERE.glob(f"*/*/{ROW}"))]
 
 
 def is_zoo(name: str | Path) -> bool:
-    """Whether this names a network of the zoo."""
+    """Return whether this is the name of a network of the zoo."""
     return str(name).startswith(PREFIX)
 
 
 def entry(language: str, model: str) -> str:
-    """The name of a network: that of its language and that of its model, without brackets."""
+    """Return the name of the network of a language and a model."""
     return f"{PREFIX}{re.sub(r'[^a-z0-9+-]+', '', language.replace('(', '-'))}/{model}"
 
 
 def resolve(name: str | Path) -> Path:
-    """The folder of a network of the zoo; any other name is that of a folder already."""
+    """Return the folder of a network of the zoo; any other name is a folder itself."""
     if not is_zoo(name):
         return Path(name)
     known = names()
     if str(name) not in known:
         near = difflib.get_close_matches(str(name)[:100], known, n=1, cutoff=0.6)
-        hint = f"did you mean {near[0]}?" if near else "ndstack zoo lists those that there are"
-        raise NdstackError(f"there is no {str(name)[:100]!r}; {hint}")
+        hint = f"did you mean {near[0]}?" if near else "`ndstack zoo` lists all networks"
+        raise NdstackError(f"there is no network {str(name)[:100]!r} in the zoo; {hint}")
     return HERE / str(name).removeprefix(PREFIX)

@@ -1,7 +1,5 @@
 """The web application: models by identifier, one answer per string, and only the files of the page."""
 
-from __future__ import annotations
-
 import ipaddress
 import secrets
 from typing import Annotated

@@ -1,7 +1,5 @@
 """The models that the page can open, by identifier, and strings for them; nothing else can be opened."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import re

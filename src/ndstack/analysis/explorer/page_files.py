@@ -1,7 +1,5 @@
 """The files of the page, and a saved page with one answer in it, as a single file that works by itself."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import hashlib

@@ -5,8 +5,6 @@ whether they are waiting or being processed. All requests of a page end in this 
 stop.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections import OrderedDict

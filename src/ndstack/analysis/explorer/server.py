@@ -1,7 +1,5 @@
 """The server: it listens on an address, and prints it."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import sys

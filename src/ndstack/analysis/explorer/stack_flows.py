@@ -1,7 +1,5 @@
 """How the most probable stacks fork and merge from one step to the next."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from pydantic import BaseModel
 
 from ndstack import files
 from ndstack.analysis.figures.picture import CELL, Picture, check_steps, heat_map, label_steps
@@ -18,6 +18,13 @@ from ndstack.errors import NdstackError
 from ndstack.grammars.grammar import Word
 from ndstack.plotting import new_grid
 from ndstack.training import Run
+
+
+class _EvolutionFile(BaseModel):
+    inputs: tuple[str, ...]
+    epochs: tuple[int, ...]
+    action_names: tuple[str, ...]
+    actions: list[list[list[float]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,27 +65,24 @@ class Evolution:
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON: inputs, epochs, action_names, and actions as `[epoch][step][action]`."""
-        content = {
-            "inputs": self.inputs,
-            "epochs": self.epochs,
-            "action_names": self.action_names,
-            "actions": np.round(self.actions, 6).tolist(),
-        }
-        files.replace(Path(path), json.dumps(content).encode())
+        content = _EvolutionFile(
+            inputs=self.inputs,
+            epochs=self.epochs,
+            action_names=self.action_names,
+            actions=np.round(self.actions, 6).tolist(),
+        )
+        files.replace(Path(path), content.model_dump_json().encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Evolution:
         """Read an evolution that `save` wrote."""
-        content = files.read_json(Path(path))
-        try:
-            names = (tuple(content[key]) for key in ("inputs", "epochs", "action_names"))
-            inputs, epochs, action_names = names
-            actions = np.array(content["actions"], np.float64)
-        except (ValueError, KeyError, TypeError) as error:
-            raise NdstackError(f"{path} is not an evolution of actions: {error}") from None
-        if actions.shape != (len(epochs), len(inputs), len(action_names)):
-            raise NdstackError(f"{path} is not an evolution of actions: sizes do not agree")
-        return cls(inputs, epochs, action_names, actions)
+        found = files.read_json_as(Path(path), _EvolutionFile, "an evolution of actions")
+        shape = (len(found.epochs), len(found.inputs), len(found.action_names))
+        sizes = {(len(found.actions), len(steps), len(one)) for steps in found.actions for one in steps}
+        if sizes != {shape}:
+            raise NdstackError(f"{path} is damaged: expected actions of shape {list(shape)}")
+        actions = np.array(found.actions, np.float64)
+        return cls(found.inputs, found.epochs, found.action_names, actions)
 
 
 def draw_evolution(

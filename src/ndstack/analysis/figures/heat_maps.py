@@ -1,7 +1,5 @@
 """Readings, actions, attention and predictions over time as heat maps (fig. 9.5)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ndstack.analysis.figures.picture import CELL, Picture, check_steps, heat_map, label_steps, plain, upright

@@ -1,7 +1,5 @@
 """Principal components of stack readings (section 9.3.3, fig. 9.4)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

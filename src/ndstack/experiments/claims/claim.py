@@ -1,4 +1,4 @@
-"""Claims as data: `claims.toml`, one table for each claim, with the parts that have to hold.
+"""Claims as data: in `claims.toml`, there is one table for each claim, with the parts that have to hold.
 
 [[claims]]
 id = "C10"
@@ -9,13 +9,11 @@ figure = "figure-6.1"
 
 [[claims.parts]]
 rule = "beats"                         # see ndstack.experiments.claims.rules
-experiments = ["cfls"]                 # whose settings the runs have
-left = ["Strat.", "Sup."]              # labels of models, in these experiments
+experiments = ["cfls"]                 # the runs have the settings of these
+left = ["Strat.", "Sup."]              # labels of models in these experiments
 right = ["NS"]
-languages = ["unmarked-reversal"]      # each of them is decided on its own
+languages = ["unmarked-reversal"]      # each of them is decided separately
 """
-
-from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
@@ -24,7 +22,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, ValidationError
 
 from ndstack.errors import NdstackError, first_problem
-from ndstack.experiments.experiment import SpecTable, Values
+from ndstack.experiments.experiment import SpecTable
 from ndstack.experiments.registry import find
 from ndstack.settings.reading import read_toml
 
@@ -50,33 +48,34 @@ Name = Annotated[list[str], Field(min_length=1)]
 
 
 class ClaimPart(SpecTable):
-    """What has to hold, on each of the languages, for each of the models on the left."""
+    """A condition that has to hold on each of the languages for each of the models on the left."""
 
     rule: RuleName
     experiments: Name
     left: Name
     right: list[str] = Field(default_factory=list)
     languages: list[str] = Field(default_factory=list)
-    """On text there are none."""
+    """The languages; there are none on text."""
     metric: str = "difference"
-    """Of a run: see `ndstack.experiments.claims.evidence.metric_of`."""
+    """A number of a run; see `ndstack.experiments.claims.evidence.metric_of`."""
     statistic: RunStatistic = "best"
-    """Of several runs: of the best by validation; or the mean, of the setting whose mean is lowest."""
+    """The number of several runs: that of the best run by validation, or the lowest mean over a setting."""
     higher: bool = False
-    """Whether more of the metric is better."""
+    """Whether a higher metric is better."""
     margin: float = 0.002
     share: float = 0.05
-    """Better is better by more than `margin`, and by more than this share of the worse side's number; faster
-    is faster by more than this share, near is nearer than this share of the printed number."""
+    """A side is better if it is better by more than `margin` and by more than this share of the worse side's
+    number. It is faster if it is faster by more than this share, and near if it differs from the printed
+    number by less than this share."""
     threshold: float = 0.0
     printed: dict[str, float] = Field(default_factory=dict)
     """The dissertation's numbers, by label."""
     runs: PositiveInt = 3
-    """So many on each side, or the part is undecided."""
+    """The number of runs that each side needs; with fewer, the part is undecided."""
     failures: PositiveInt = 10
-    """So many runs that ended without success say that a model fails; `runs`, if all are far from success."""
+    """The number of unsuccessful runs with which a model fails; `runs`, if all are far from success."""
     generally: bool = False
-    """Whether it is enough that the part holds in more than half of all cases."""
+    """Whether it is sufficient that the part holds in more than half of all cases."""
 
 
 class Claim(SpecTable):
@@ -86,7 +85,7 @@ class Claim(SpecTable):
     section: str
     text: str
     theirs: str = ""
-    """What the dissertation prints."""
+    """The numbers or the statement in the dissertation."""
     figure: str = ""
     parts: Annotated[list[ClaimPart], Field(min_length=1)]
 
@@ -96,16 +95,13 @@ class _File(SpecTable):
 
 
 def read_claims(path: Path | None = None) -> list[Claim]:
-    """The claims of a file, or those of the dissertation."""
-    values: Values
+    """Return the claims of a file, by default those of the dissertation."""
     if path is None:
-        place = resources.files("ndstack.experiments.claims") / "claims.toml"
-        with resources.as_file(place) as file:
-            values, source = read_toml(file), place.name
-    else:
-        values, source = read_toml(path), str(path)
+        with resources.as_file(resources.files("ndstack.experiments.claims") / "claims.toml") as file:
+            return read_claims(file)
+    source = str(path)
     try:
-        claims = _File.model_validate(values).claims
+        claims = _File.model_validate(read_toml(path)).claims
     except ValidationError as error:
         raise NdstackError(f"{source}: {first_problem(error)}") from None
     for claim in claims:
@@ -117,7 +113,7 @@ def read_claims(path: Path | None = None) -> list[Claim]:
 
 
 def _check(part: ClaimPart, source: str) -> None:
-    """Labels and languages that no experiment has are noticed before anything is decided."""
+    """Raise an error if the experiments of a part lack one of its labels or languages."""
     experiments = [find(name) for name in part.experiments]
     labels = {model.label for one in experiments for model in one.models}
     for label in {*part.left, *part.right, *part.printed} - labels:
@@ -126,4 +122,4 @@ def _check(part: ClaimPart, source: str) -> None:
     for language in {*part.languages} - languages:
         raise NdstackError(f"{source}: {language!r} is not a language of {', '.join(part.experiments)}")
     if not part.languages and not all(one.text for one in experiments):
-        raise NdstackError(f"{source}: expected languages")
+        raise NdstackError(f"{source}: no languages given; expected one or more of {', '.join(languages)}")

@@ -1,4 +1,4 @@
-"""The ledger as a page, `claims.md`, with a picture for each claim that has runs."""
+"""The ledger as the page `claims.md`, with a picture for each claim that has runs."""
 
 from __future__ import annotations
 
@@ -32,42 +32,43 @@ if TYPE_CHECKING:
 
 PAGE, PICTURES = "claims.md", "claims"
 MOST_SIDES = 30
-"""In one picture."""
+"""The largest number of sides in one picture."""
 ANSWERS = {"yes": "holds", "no": "does not hold", "differs": "neither", None: "undecided"}
 
 HEAD = f"""# The ledger
 
-What the dissertation's experiments are said to show, claim by claim, and what our runs say. This
-page is made by `ndstack claims results --out docs` from the tables in [results](../results): no
-verdict is written by hand.
+This page lists the empirical claims of the dissertation, and what our runs say about each of them. It
+is made by `ndstack claims results --out docs` from the tables in [results](../results); no verdict is
+written by hand.
 
 - A run **solves** a language if its best validation cross-entropy (lengths 40 to 80) is within
   {SOLVED} nats per symbol of the lower bound.
-- A verdict needs **three runs or more on each side**; else it is *undecided*, with how many of the
-  runs that the rule needs there are. To say that a model cannot do what the best of 10 or 20 runs
-  does in the dissertation takes ten, or three if none of them comes within {FAR} nats.
-- A run that was **cut short** counts as a success if it has succeeded, and otherwise as nothing.
-  What counts as a failure to learn, or as the losing side of a comparison, ended by the recipe's
-  own rule: no improvement for {PATIENCE} epochs or all {EPOCHS} of them ({TEXT_PATIENCE} and
-  {TEXT_EPOCHS} on text), whatever limit it was given. Shares of runs that succeed are therefore
-  upper bounds where runs were cut short.
-- Where the best runs of two models are compared, both have **as many**: of the side with more runs
-  it is the expected best of as many as the other side has.
+- A verdict needs **at least three runs on each side**. With fewer, a claim is *undecided*, and the
+  number of runs that exist and that the rule needs is given. The statement that a model cannot do
+  what the best of 10 or 20 runs does in the dissertation needs ten runs, or three if none of them
+  comes within {FAR} nats.
+- A run that was **cut short** counts if it has succeeded, and otherwise not at all. Only runs that
+  ended by the recipe's own rule count as failures to learn, or as the losing side of a comparison:
+  no improvement for {PATIENCE} epochs, or all {EPOCHS} epochs ({TEXT_PATIENCE} and {TEXT_EPOCHS} on
+  text), whatever their own limit was. Shares of successful runs are therefore upper bounds if runs
+  were cut short.
+- If the best runs of two models are compared, both have **the same number** of runs: for the side
+  with more runs, it is the expected best of as many runs as the other side has.
 - Runs have the settings of the dissertation's experiment: sizes, learning rates, end of string,
   bottom of the stack. Runs with **stages** of training (short strings first) are not mixed with
-  them; what they say is told beside.
-- *Reproduced*: all parts of a claim hold. *Not reproduced*: none does. *Differs*: some do, or two
-  sides are alike where one was to be better, which no further run of other parts can change. Else a
-  claim is undecided as long as one of its parts is.
-- **Better** is better by more than 0.002 nats per symbol and by more than a twentieth of the worse
-  side's distance to the lower bound, unless the claim says more. The rules and why they are as they
-  are stand in [claims.toml](../src/ndstack/experiments/claims/claims.toml).
+  them; their results are listed separately.
+- *Reproduced*: all parts of a claim hold. *Not reproduced*: no part holds. *Differs*: some parts
+  hold, or two sides are alike where one should be better; no further run of other parts can change
+  this. Otherwise, a claim is undecided as long as one of its parts is.
+- A side is **better** if it is better by more than 0.002 nats per symbol and by more than a twentieth
+  of the worse side's distance to the lower bound, unless the claim requires more. The rules, and the
+  reasons for them, are in [claims.toml](../src/ndstack/experiments/claims/claims.toml).
 
 """
 
 
 def write_page(claims: Sequence[Claim], tables: Tables, out: Path) -> list[Entry]:
-    """Write `claims.md` and its pictures into a folder; what was decided comes back."""
+    """Write `claims.md` and its pictures to a folder, and return the decided claims."""
     entries, staged = decide(claims, tables), decide(claims, tables, staged=True)
     pictures = out / PICTURES
     pictures.mkdir(parents=True, exist_ok=True)
@@ -85,16 +86,15 @@ def write_page(claims: Sequence[Claim], tables: Tables, out: Path) -> list[Entry
 
 
 def make_page(entries: Sequence[Entry], staged: Sequence[Entry], tables: Tables, drawn: set[str]) -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     counts = Counter(entry.verdict.partition(":")[0] for entry in entries)
     hours = sum(one.seconds for one in tables.runs.values()) / 3600
     shown = ", ".join(f"{counts[kind]} {kind}" for kind in _KINDS if counts[kind])
     lines = [f"{len(tables.runs)} runs, {hours:.1f} hours of training: {shown}.\n\n"]
     lines.append("| claim | section | verdict |\n|---|---|---|\n")
     for entry in entries:
-        text = entry.claim.text.replace("|", "\\|")
         name = f"[{entry.claim.id}](#{entry.claim.id.lower()})"
-        lines.append(f"| {name} {text} | {entry.claim.section} | *{entry.verdict}* |\n")
+        lines.append(f"| {name} {_cell(entry.claim.text)} | {entry.claim.section} | *{entry.verdict}* |\n")
     for entry, other in zip(entries, staged, strict=True):
         lines.append(_entry(entry, other, entry.claim.id in drawn))
     return HEAD + "".join(lines)
@@ -105,10 +105,10 @@ _KINDS = ("reproduced", "not reproduced", "differs", "undecided")
 
 def _entry(entry: Entry, staged: Entry, drawn: bool) -> str:
     claim = entry.claim
-    lines = [f"\n## {claim.id}\n\n{claim.text.replace('|', chr(92) + '|')} ({claim.section})\n\n"]
+    lines = [f"\n## {claim.id}\n\n{_cell(claim.text)} ({claim.section})\n\n"]
     figure = f" **Drawn by** `ndstack report results` as {claim.figure}." if claim.figure else ""
     theirs = claim.theirs or "no numbers printed."
-    still = "; open parts cannot change it" if entry.open and entry.is_decided else ""
+    still = "; undecided parts cannot change it" if entry.open and entry.is_decided else ""
     lines.append(f"**Verdict**: *{entry.verdict}*{still}. **Theirs**: {theirs}{figure}\n\n")
     sides = _sides(entry)
     if entry.runs:
@@ -134,7 +134,7 @@ def _cell(text: str) -> str:
 
 
 def _sides(entry: Entry) -> list[str]:
-    """Our numbers, for those sides that have runs."""
+    """Return our numbers for the sides that have runs."""
     return [
         _cell(describe(side, decided.part.metric) + _named(decided))
         for decided in entry.decided
@@ -148,7 +148,7 @@ def _named(decided: Decided) -> str:
 
 
 def commands(claim: Claim) -> list[str]:
-    """What makes the runs that a claim needs."""
+    """Return the commands that make the runs that a claim needs."""
     found: dict[str, None] = {}
     for part in claim.parts:
         for name in part.experiments:
@@ -163,9 +163,9 @@ def commands(claim: Claim) -> list[str]:
 
 
 def draw_claim(entry: Entry) -> Figure | None:
-    """Every run of every side: filled if it counts, hollow if it was cut short; the line is the threshold.
+    """Draw every run of every side: filled if it counts, hollow if it was cut short.
 
-    None if nothing was measured.
+    A line shows where a language counts as solved. The result is None if nothing was measured.
     """
     rows: dict[tuple[str, str], Side] = {}
     for decided in entry.decided:

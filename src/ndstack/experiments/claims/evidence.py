@@ -1,11 +1,9 @@
-"""What runs say, and what they cannot say because they were cut short.
+"""The runs that count as evidence, and the numbers by which claims are decided.
 
 A run *counts* if it has solved its language, or if it ended by the recipe's own rule: no improvement for 10
-epochs (2 on text), or all 200 (100) epochs. A run that was ended earlier, while it might still have improved,
-counts as a success if it has succeeded, and otherwise as nothing.
+epochs (2 on text), or all 200 (100) epochs. A run that ended earlier without success, while it might still
+have improved, does not count.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import math
@@ -18,15 +16,15 @@ from ndstack.experiments.results import Finished
 from ndstack.experiments.trials import Setting
 
 SOLVED = 0.05
-"""Nats per symbol above the lower bound, on validation strings of 40 to 80 symbols."""
+"""The difference to the lower bound, in nats per symbol, below which a run has solved its language."""
 PATIENCE, TEXT_PATIENCE = 10, 2
 EPOCHS, TEXT_EPOCHS = 200, 100
 FAR = 2 * SOLVED
-"""A model none of whose runs came nearer than this is not a model that had bad luck."""
+"""If the differences of all runs of a model are above this, it fails even with few runs."""
 LONGEST_SEEN, LONGEST_TESTED = 80, 100
-"""Lengths of the dissertation's training and test sets; longer test strings of ours are no part of claims."""
+"""The longest strings of the dissertation's training and test sets; longer test strings do not count."""
 CONVERGED_WITHIN = 0.01
-"""A run has converged in the first epoch that is within so many nats of its best one."""
+"""A run has converged in the first epoch whose difference is within this distance of the best, in nats."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,47 +37,53 @@ class Side:
 
     @property
     def name(self) -> str:
-        """For tables and pictures."""
+        """The name of the side in tables and pictures."""
         return f"{self.label}, {self.language}" if self.language else self.label
 
     @property
     def counted(self) -> tuple[Finished, ...]:
-        """Those that say something about what the model can learn."""
+        """The runs that count."""
         return tuple(one for one in self.runs if is_solved(one) or is_settled(one))
 
     @property
     def settled(self) -> tuple[Finished, ...]:
-        """Those that would not have improved by the recipe's own rule."""
+        """The runs that ended by the recipe's own rule."""
         return tuple(one for one in self.runs if is_settled(one))
 
     @property
     def solved(self) -> tuple[Finished, ...]:
-        """Those that have learned the language."""
+        """The runs that have solved the language."""
         return tuple(one for one in self.runs if is_solved(one))
 
     def usable(self, least: int) -> tuple[Finished, ...]:
-        """Those that are compared: none that were cut short, if there are enough others."""
+        """Return the runs to compare: only those that count, if at least this number ended by the rule."""
         return self.counted if len(self.settled) >= least else self.runs
 
 
 def is_solved(one: Finished) -> bool:
-    """Whether a run has learned its language; on text there is no such thing."""
+    """Return whether a run has solved its language, which is never the case on text."""
     return one.record.difference is not None and one.record.difference < SOLVED
 
 
 def is_settled(one: Finished) -> bool:
-    """Whether a run ended by the recipe's own rule."""
+    """Return whether a run ended by the recipe's own rule."""
     patience, epochs = (TEXT_PATIENCE, TEXT_EPOCHS) if one.record.is_text else (PATIENCE, EPOCHS)
     return one.record.waited >= patience or len(one.differences) >= epochs
 
 
 def metric_of(one: Finished, metric: str) -> float | None:
-    """A number of a run; None if it was not measured.
+    """Return a number of a run; None if it was not measured.
 
-    difference: on the validation set. test, test_short, test_long: on test strings of all lengths, of up to
-    80 symbols, of 81 to 100. gap: test_long less test_short. epochs_to_solve, epochs_to_converge.
-    processor_seconds: of the median epoch. perplexity, test_perplexity, sg_score. size: states times stack
-    symbols. stack.NAME, circuit.NAME.
+    | metric | number |
+    |---|---|
+    | difference | the cross-entropy difference on the validation set |
+    | test, test_short, test_long | on test strings of all lengths, of up to 80 symbols, of 81 to 100 |
+    | gap | test_long minus test_short |
+    | epochs_to_solve, epochs_to_converge | the number of the epoch |
+    | processor_seconds | the processor time of the median epoch |
+    | perplexity, test_perplexity, sg_score | on text |
+    | size | the number of states times that of stack symbols |
+    | stack.NAME, circuit.NAME | a measure of the stack, the score of a circuit |
     """
     record = one.record
     if metric.startswith("stack."):
@@ -120,13 +124,13 @@ def _gap(one: Finished) -> float | None:
 
 
 def _processor_seconds(one: Finished) -> float | None:
-    """Of the median epoch, which does not know of compiling; runs on more than one thread do not count."""
+    """Return the processor time of the median epoch, in which nothing is compiled; None with more threads."""
     known = [epoch.processor_seconds for epoch in one.curve if epoch.processor_seconds is not None]
     return statistics.median(known) if known and one.record.threads == 1 else None
 
 
 def _first(one: Finished, below: float) -> float:
-    """The first epoch of the last stage with a lower difference, counted through all stages."""
+    """Return the number of the first epoch of the last stage that is no greater than a difference."""
     differences = one.differences
     before = len(one.curve) - len(differences)
     return next((before + n for n, value in enumerate(differences, 1) if value <= below), math.inf)
@@ -138,16 +142,16 @@ def _size(model: str) -> float:
 
 
 def value_of(runs: Sequence[Finished], metric: str, statistic: RunStatistic, count: int) -> float | None:
-    """One number for several runs; None if it was not measured.
+    """Return one number for several runs; None if it was not measured.
 
     Args:
-        runs: of one model on one language.
-        metric: of each.
-        statistic: best: the expected value of the best of `count` of the runs, drawn by chance, so that the
-            side with more runs has no advantage; of metrics by which runs are not selected, that of the run
-            that is best by validation. mean: of the setting whose mean is lowest, if a setting has
-            three runs or more; else of all.
-        count: of the smaller side.
+        runs: the runs of one model on one language.
+        metric: the number of each run.
+        statistic: "best" is the expected best of `count` of the runs, chosen at random, so that the side with
+            more runs has no advantage; for metrics by which runs are not selected, it is the number of the
+            run that is best by validation. "mean" is the lowest mean over a setting with at least three runs
+            or, if there is none, the mean of all.
+        count: the number of runs of the smaller side.
     """
     known = [(one, value) for one in runs for value in [metric_of(one, metric)] if value is not None]
     if not known:
@@ -164,18 +168,15 @@ def value_of(runs: Sequence[Finished], metric: str, statistic: RunStatistic, cou
 
 
 def expected_best(values: Sequence[float], count: int) -> float:
-    """The mean, over all ways to choose `count` of the values, of the lowest one chosen."""
-    ordered = sorted(values)
-    count = max(1, min(count, len(ordered)))
-    ways = math.comb(len(ordered), count)
-    return (
-        sum(value * math.comb(len(ordered) - place - 1, count - 1) for place, value in enumerate(ordered))
-        / ways
-    )
+    """Return the mean of the lowest of `count` values over all ways to choose them."""
+    ordered, n = sorted(values), len(values)
+    count = max(1, min(count, n))
+    ways = [math.comb(n - place - 1, count - 1) for place in range(n)]  # in which this value is the lowest
+    return sum(value * way for value, way in zip(ordered, ways, strict=True)) / math.comb(n, count)
 
 
 def show_number(value: float | None) -> str:
-    """A number with the digits that matter."""
+    """Return a number as text, rounded."""
     if value is None:
         return "not measured"
     if math.isinf(value):
@@ -184,7 +185,7 @@ def show_number(value: float | None) -> str:
 
 
 def describe(side: Side, metric: str) -> str:
-    """Our numbers with their spread: best, mean and deviation, how many runs, how many of them solved it."""
+    """Return our numbers as text: best, mean and deviation, the number of runs, how many solved it."""
     values = [value for one in side.runs for value in [metric_of(one, metric)] if value is not None]
     finite = [value for value in values if math.isfinite(value)]
     if not values:

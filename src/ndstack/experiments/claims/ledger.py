@@ -1,6 +1,4 @@
-"""From claims and tables to verdicts."""
-
-from __future__ import annotations
+"""The verdicts on claims, given the tables of results."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -26,19 +24,19 @@ class Decided:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A claim and what became of it."""
+    """A claim and its verdict."""
 
     claim: Claim
     decided: tuple[Decided, ...]
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """Of all parts."""
+        """The outcomes of all parts."""
         return [one for decided in self.decided for one in decided.outcomes]
 
     @property
     def answers(self) -> list[Answer | None]:
-        """Of every case, and one for all cases of a part that has to hold generally."""
+        """The answers in all cases; a part that has to hold generally has one answer for all of its cases."""
         found: list[Answer | None] = []
         for part in self.claim.parts:
             mine = [
@@ -49,9 +47,9 @@ class Entry:
 
     @property
     def verdict(self) -> str:
-        """Reproduced if all parts hold, not reproduced if none does, differs if some do and some do not.
+        """Whether the claim is reproduced (all parts hold), not reproduced (no part holds), or differs.
 
-        The last is known before all parts are: no answer of an open part could change it.
+        If some parts hold and some do not, no answer of an undecided part could change the verdict.
         """
         answers = {*self.answers}
         if "differs" in answers or {"yes", "no"} <= answers:
@@ -63,17 +61,17 @@ class Entry:
 
     @property
     def is_decided(self) -> bool:
-        """Whether there is a verdict."""
+        """Whether the claim is decided."""
         return not self.verdict.startswith("undecided")
 
     @property
     def open(self) -> int:
-        """How many of its answers are not known."""
+        """The number of answers that are not known."""
         return self.answers.count(None)
 
     @property
     def progress(self) -> tuple[int, int]:
-        """How many of the runs that undecided parts need there are, and how many they need."""
+        """The number of existing runs that undecided parts need, and the number that they need in all."""
         needs: dict[str, tuple[int, int]] = {}
         for one in self.outcomes:
             for name, (have, need) in (one.needs if one.answer is None else {}).items():
@@ -84,19 +82,19 @@ class Entry:
 
     @property
     def runs(self) -> set[str]:
-        """Identifiers of all runs that were looked at."""
+        """The identifiers of all runs on which the verdict is based."""
         return {one.record.id for decided in self.decided for side in decided.sides for one in side.runs}
 
 
 def _generally(answers: Sequence[Answer | None]) -> Answer | None:
-    """Yes, if more than half are; no, if at least half are not."""
+    """Return yes if more than half of the answers are yes, and no if at least half are not."""
     if 2 * answers.count("yes") > len(answers):
         return "yes"
     return "no" if 2 * (len(answers) - answers.count("yes") - answers.count(None)) >= len(answers) else None
 
 
 class _Runs:
-    """The runs of experiments, each looked up once."""
+    """The runs of experiments, each of which is searched for once."""
 
     def __init__(self, tables: Tables, staged: bool) -> None:
         self.tables, self.staged = tables, staged
@@ -117,9 +115,9 @@ def decide(claims: Sequence[Claim], tables: Tables, *, staged: bool = False) -> 
     """Decide claims by their rules.
 
     Args:
-        claims: to be decided.
-        tables: of results.
-        staged: by the runs with stages of training, instead of those by the dissertation's recipe.
+        claims: the claims.
+        tables: the tables of results.
+        staged: whether to use runs with stages of training, instead of those with the dissertation's recipe.
     """
     runs = _Runs(tables, staged)
     return [Entry(claim, tuple(_decide(claim, runs))) for claim in claims]

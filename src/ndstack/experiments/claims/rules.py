@@ -1,11 +1,9 @@
 """The rules by which parts of claims are decided. Each is a function of the runs on both sides.
 
-An outcome is yes, no, "differs" (neither: such as two models that are alike where one was to be better), or
-None for undecided. A side needs three runs that count (see `evidence`); a model can be said to lose, or to
-fail, only by runs that ended by the recipe's own rule.
+An answer is yes, no, "differs" (neither, for example if two models are alike but one should be better), or
+None for undecided. A side needs three runs that count (see `evidence`). A model can lose or fail only by runs
+that ended by the recipe's own rule.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import math
@@ -22,28 +20,22 @@ Answer = Literal["yes", "no", "differs"]
 CIRCUITS = ("Agr.", "Lic.", "GPE", "GSE", "CE", "LDD")
 ENOUGH_TO_CORRELATE = 8
 TWO_SIDED = 1.96
-"""Standard deviations: what is further away happens by chance once in twenty times."""
+"""The number of standard deviations that are exceeded by chance in one of twenty cases."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Of one part, for one model on one language."""
+    """The outcome of one part of a claim, for one model on one language."""
 
     answer: Answer | None
     about: str
     """What was compared, with numbers."""
     needs: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    """For each side: how many runs there are of those that it needs, and how many it needs."""
+    """For each side, the number of runs that it has and the number that it needs."""
 
 
 def apply(part: ClaimPart, left: Sequence[Side], right: Sequence[Side]) -> list[Outcome]:
-    """The outcomes of a part on one language.
-
-    Args:
-        part: with the rule.
-        left: a side for each model on the left.
-        right: a side for each model on the right.
-    """
+    """Return the outcomes of a part on one language, given a side for each model on the left and right."""
     if part.rule in WHOLE:
         return [WHOLE[part.rule](part, left, right)]
     if part.rule in ALONE:
@@ -52,7 +44,7 @@ def apply(part: ClaimPart, left: Sequence[Side], right: Sequence[Side]) -> list[
 
 
 def solves(part: ClaimPart, side: Side) -> Outcome:
-    """Some run is within 0.05 nats of the lower bound; no, if enough runs ended and none is."""
+    """Decide whether some run has solved the language; no, if enough runs ended without success."""
     counted, failed = len(side.counted), len(side.settled)
     about = f"{side.name}: {len(side.solved)} of {counted} runs that count solved it"
     if side.solved:
@@ -62,7 +54,7 @@ def solves(part: ClaimPart, side: Side) -> Outcome:
 
 
 def fails(part: ClaimPart, side: Side) -> Outcome:
-    """No run solves it: `failures` runs ended without success, or `runs` if all of them are far from it."""
+    """Decide whether no run has solved the language, with `runs` runs if all are far from it."""
     far = bool(side.runs) and min(one.score for one in side.runs) > FAR
     found = solves(part.model_copy(update={"failures": part.runs}) if far else part, side)
     turned: dict[Answer, Answer] = {"yes": "no", "no": "yes"}
@@ -70,7 +62,7 @@ def fails(part: ClaimPart, side: Side) -> Outcome:
 
 
 def beats(part: ClaimPart, left: Side, right: Side) -> Outcome:
-    """The left side is better by more than the margin; "differs" if they are that near to one another."""
+    """Decide whether the left side is better by more than the margin; "differs" if neither side is."""
     a, b, about = _compared(part, left, right)
     if a is None or b is None:
         return _undecided(part, left, right, about)
@@ -82,7 +74,7 @@ def beats(part: ClaimPart, left: Side, right: Side) -> Outcome:
 
 
 def not_beats(part: ClaimPart, left: Side, right: Side) -> Outcome:
-    """The left side is not better by more than the margin."""
+    """Decide whether the left side is not better by more than the margin."""
     a, b, about = _compared(part, left, right)
     if a is None or b is None or not _enough(part, left, right):
         return _undecided(part, left, right, about)
@@ -94,7 +86,7 @@ def not_beats(part: ClaimPart, left: Side, right: Side) -> Outcome:
 
 
 def alike(part: ClaimPart, left: Side, right: Side) -> Outcome:
-    """The two are no further apart than the margin."""
+    """Decide whether the sides differ by no more than the margin."""
     a, b, about = _compared(part, left, right)
     if a is None or b is None or not _enough(part, left, right):
         return _undecided(part, left, right, about)
@@ -106,7 +98,7 @@ def alike(part: ClaimPart, left: Side, right: Side) -> Outcome:
 
 
 def share(part: ClaimPart, left: Side, right: Side) -> Outcome:
-    """A greater share of the runs on the left solves the language."""
+    """Decide whether a greater share of the runs on the left has solved the language."""
     shares = [len(side.solved) / len(side.counted) if side.counted else 0.0 for side in (left, right)]
     about = f"{left.name}: {shares[0]:.0%} solved, {right.name}: {shares[1]:.0%}"
     if not _enough(part, left, right):
@@ -116,9 +108,9 @@ def share(part: ClaimPart, left: Side, right: Side) -> Outcome:
 
 
 def faster(part: ClaimPart, left: Side, right: Side) -> Outcome:
-    """The median run on the left needs fewer epochs to solve the language, by more than the share.
+    """Decide whether the median run on the left needs fewer epochs to solve the language, by the share.
 
-    A run that ended without solving it needs infinitely many; where no median is finite, epochs until a run
+    A run that ended without solving it needs infinitely many. If no median is finite, the epochs until a run
     has converged are compared.
     """
     for metric in ("epochs_to_solve", "epochs_to_converge"):
@@ -135,17 +127,17 @@ def faster(part: ClaimPart, left: Side, right: Side) -> Outcome:
 
 
 def above(part: ClaimPart, side: Side) -> Outcome:
-    """The number of the side is above the threshold."""
+    """Decide whether the number of the side is above the threshold."""
     return _bound(part, side, lambda value: value > part.threshold, f"more than {part.threshold:g}")
 
 
 def below(part: ClaimPart, side: Side) -> Outcome:
-    """The number of the side is below the threshold."""
+    """Decide whether the number of the side is below the threshold."""
     return _bound(part, side, lambda value: value < part.threshold, f"less than {part.threshold:g}")
 
 
 def near(part: ClaimPart, side: Side) -> Outcome:
-    """The number of the side is that of the dissertation, but for a share of it."""
+    """Decide whether the number of the side is that of the dissertation, up to a share of it."""
     wanted = part.printed[side.label]
     value = value_of(side.counted, part.metric, part.statistic, part.runs)
     about = f"{side.name}: {show_number(value)}, expected {show_number(wanted)}"
@@ -156,7 +148,7 @@ def near(part: ClaimPart, side: Side) -> Outcome:
 
 
 def ratio(part: ClaimPart, left: Side, right: Side) -> Outcome:
-    """Means have the dissertation's ratio, but for a factor of `threshold`; all runs that say it count."""
+    """Decide whether means have the dissertation's ratio, up to a factor of `threshold`; all runs count."""
     known = [
         [value for one in side.runs for value in [metric_of(one, part.metric)] if value is not None]
         for side in (left, right)
@@ -175,7 +167,7 @@ def ratio(part: ClaimPart, left: Side, right: Side) -> Outcome:
 
 
 def correlation(part: ClaimPart, left: Sequence[Side], right: Sequence[Side]) -> Outcome:
-    """Test perplexity and SG score are uncorrelated within models: |r| is below the threshold."""
+    """Decide whether test perplexity and SG score are uncorrelated within models: |r| < threshold."""
     x, y = [], []
     for side in left:
         pairs = [(metric_of(one, "test_perplexity"), metric_of(one, "sg_score")) for one in side.counted]
@@ -187,7 +179,7 @@ def correlation(part: ClaimPart, left: Sequence[Side], right: Sequence[Side]) ->
 
 
 def trend(part: ClaimPart, left: Sequence[Side], right: Sequence[Side]) -> Outcome:
-    """There is no trend of the metric in the size of the stack: |r| is below the threshold, over models."""
+    """Decide whether the metric does not depend on the size of the stack: |r| < threshold over models."""
     x, y = [], []
     for side in left:
         value = value_of(side.counted, part.metric, part.statistic, part.runs)
@@ -198,7 +190,7 @@ def trend(part: ClaimPart, left: Sequence[Side], right: Sequence[Side]) -> Outco
 
 
 def most_beat(part: ClaimPart, left: Sequence[Side], right: Sequence[Side]) -> Outcome:
-    """Most models on the left are better than the one on the right."""
+    """Decide whether most models on the left are better than the one on the right."""
     (other,) = right
     found = [beats(part, side, other) for side in left]
     decided = [one for one in found if one.answer is not None]
@@ -213,7 +205,7 @@ def most_beat(part: ClaimPart, left: Sequence[Side], right: Sequence[Side]) -> O
 
 
 def no_winner(part: ClaimPart, left: Sequence[Side], right: Sequence[Side]) -> Outcome:
-    """No model has the best mean on all circuits."""
+    """Decide whether no model has the best mean on all circuits."""
     known = [side for side in left if len(side.counted) >= part.runs]
     needs = _needs(part, *left)
     if len(known) < 2:
@@ -256,7 +248,7 @@ WHOLE: dict[RuleName, Callable[[ClaimPart, Sequence[Side], Sequence[Side]], Outc
 
 
 def _compared(part: ClaimPart, left: Side, right: Side) -> tuple[float | None, float | None, str]:
-    """The numbers of both sides, each the best of as many runs, and a line about them."""
+    """Return the numbers of both sides, each of the same number of runs, and a line about them."""
     runs = [side.usable(part.runs) for side in (left, right)]
     count = min(map(len, runs))
     values = [value_of(mine, part.metric, part.statistic, count) for mine in runs]
@@ -267,7 +259,7 @@ def _compared(part: ClaimPart, left: Side, right: Side) -> tuple[float | None, f
 
 
 def _margin(part: ClaimPart, a: float, b: float) -> float:
-    """By how much one side has to be better than the other."""
+    """Return by how much one side has to be better than the other."""
     return max(part.margin, part.share * max(abs(a), abs(b)))
 
 

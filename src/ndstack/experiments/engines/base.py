@@ -1,36 +1,34 @@
-"""The interface between a sweep and the engine that runs its trials."""
-
-from __future__ import annotations
+"""The interface between a sweep and the engine that runs its trials, and the simplest engine."""
 
 import dataclasses
 from types import TracebackType
 from typing import Protocol, Self
 
-from ndstack.experiments.jobs import Job, JobOutcome
+from ndstack.experiments.jobs import Job, JobOutcome, do_job
 
 
 @dataclasses.dataclass(frozen=True)
 class Lost:
-    """A trial whose process or machine is gone."""
+    """A trial whose process or machine has ended without an outcome."""
 
     id: str
     message: str
 
 
 class Engine(Protocol):
-    """Runs jobs; what it writes is in the job's folder, on the machine of the sweep, when it ends."""
+    """An engine that runs jobs; when a job ends, its files are in its folder on the machine of the sweep."""
 
     def slots(self) -> int:
-        """How many jobs may run at once; the number may change."""
+        """Return how many jobs may run at the same time; the number may change."""
 
     def submit(self, job: Job) -> None:
-        """Accept a job, and start it when there is room."""
+        """Accept a job, and start it when there is room for it."""
 
     def poll(self, timeout: float) -> list[JobOutcome | Lost]:
-        """The jobs that have ended; waits for one, at most for the timeout in seconds."""
+        """Wait for a job to end, at most for the timeout in seconds, and return all that have ended."""
 
     def stop(self) -> None:
-        """Let running trials save what they have, and end."""
+        """Let running trials save their state, and end them."""
 
     def __enter__(self) -> Self:
         """Start the engine."""
@@ -39,3 +37,34 @@ class Engine(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop the engine."""
+
+
+class Inline:
+    """An engine that runs one trial after another in this process, for tests and for finding errors."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Job] = []
+
+    def slots(self) -> int:
+        """Return 1."""
+        return 1
+
+    def submit(self, job: Job) -> None:
+        """Keep the job for the next poll, which runs it."""
+        self._waiting.append(job)
+
+    def poll(self, timeout: float) -> list[JobOutcome | Lost]:
+        """Run the oldest job."""
+        outcome = do_job(self._waiting.pop(0))
+        if outcome.state == "interrupted":
+            raise KeyboardInterrupt
+        return [outcome]
+
+    def stop(self) -> None:
+        """Do nothing, because no job runs between two polls."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()

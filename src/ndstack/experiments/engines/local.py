@@ -1,7 +1,7 @@
-"""Processes of this machine, one thread each, that talk in lines of JSON. No service, no ports.
+"""The engine of processes of this machine, with one thread each, which communicate in lines of JSON.
 
-A process works on one job after another. When the sweep ends, however it ends, its processes end, too
-(`ndstack.processes`), even those that have not yet begun to read from their pipe.
+A process works on one job after another. When the sweep ends for any reason, its processes end as well
+(`ndstack.processes`), even those that have not yet started to read from their pipe.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from ndstack.experiments.engines.base import Lost
 from ndstack.experiments.jobs import Job, JobOutcome
 
 LOWEST = 19
-"""The lowest priority there is."""
+"""The lowest priority."""
 PATIENCE = 20.0
-"""Seconds that processes have to save their trials when a sweep is stopped."""
+"""The number of seconds for saving trials when a sweep is stopped."""
 
 
 def _lower_priority(pid: int, priority: int) -> None:
-    """Give a process, which leads a session of its own, a priority.
+    """Set the priority of a process that leads its own session.
 
-    Linux shares the processors out among sessions first (sched_autogroup), by the priority of each session.
-    The priorities of processes count only within a session, so both are set.
+    Linux distributes processor time first among sessions (sched_autogroup), by their priority, and then among
+    the processes of each session, so both priorities are set.
     """
     os.setpriority(os.PRIO_PROCESS, pid, priority)
-    with contextlib.suppress(OSError):  # another system, or a kernel without sessions that share
+    with contextlib.suppress(OSError):  # another system, or a kernel without priorities of sessions
         Path(f"/proc/{pid}/autogroup").write_text(str(priority))
 
 
 class _Worker:
-    """A process and the job it has."""
+    """A process and its current job."""
 
     def __init__(self, log: Path, replies: queue.Queue[tuple[_Worker, bytes]], nice: int) -> None:
         self.job: Job | None = None
@@ -67,12 +67,12 @@ class _Worker:
     def send(self, job: Job) -> None:
         self.job = job
         pipe = _pipe(self.process.stdin)
-        with contextlib.suppress(BrokenPipeError):  # then it is gone, and its listener says so
+        with contextlib.suppress(BrokenPipeError):  # the process has ended, which its listener reports
             pipe.write(job.model_dump_json().encode() + b"\n")
             pipe.flush()
 
     def end(self) -> int:
-        """Wait for its end; how it ended."""
+        """Wait for the end of the process, and return its exit code."""
         code = self.process.wait()
         with contextlib.suppress(BrokenPipeError):
             _pipe(self.process.stdin).close()
@@ -81,30 +81,30 @@ class _Worker:
 
 
 class Local:
-    """An engine of as many processes of this machine as asked for, started when there is work.
+    """An engine of several processes of this machine, which are started when there are jobs.
 
     Args:
-        workers: how many.
-        log: a file for what they say on their error output.
-        nice: by how much their priority is lower than that of this process, as of the command nice.
+        workers: the number of processes.
+        log: the file for their error output.
+        nice: the amount by which their priority is lower than that of this process, as in the command nice.
     """
 
     def __init__(self, workers: int, log: Path, nice: int = 0) -> None:
         if workers < 1:
             raise NdstackError(f"{workers} workers given, expected 1 or more")
         if nice and not hasattr(os, "setpriority"):
-            raise NdstackError(f"--nice {nice} given, but this system has no priorities; leave it out")
+            raise NdstackError(f"--nice {nice} given, but this system has no priorities; omit it")
         processes.check_room(workers, "--workers")
         self._count, self._log, self._nice = workers, log, nice
         self._workers: list[_Worker] = []
         self._replies: queue.Queue[tuple[_Worker, bytes]] = queue.Queue()
 
     def slots(self) -> int:
-        """One job for each process."""
+        """Return the number of processes."""
         return self._count
 
     def submit(self, job: Job) -> None:
-        """Give it to a process that has nothing to do, or to a new one."""
+        """Give a job to a process without one, or to a new process."""
         worker = next((one for one in self._workers if one.job is None), None)
         if worker is None:
             worker = _Worker(self._log, self._replies, self._nice)
@@ -112,15 +112,14 @@ class Local:
         worker.send(job)
 
     def poll(self, timeout: float) -> list[JobOutcome | Lost]:
-        """Outcomes, and jobs whose process died."""
+        """Return outcomes, and jobs whose processes ended without one."""
         ended: list[JobOutcome | Lost] = []
-        wait = timeout
         while True:
             try:
-                worker, line = self._replies.get(timeout=wait)
+                worker, line = self._replies.get(timeout=timeout)
             except queue.Empty:
                 return ended
-            wait = 0.001
+            timeout = 0.001
             if line:
                 ended.append(JobOutcome.model_validate_json(line))
                 worker.job = None
@@ -132,15 +131,13 @@ class Local:
                     ended.append(Lost(worker.job.id, message))
 
     def stop(self) -> None:
-        """Ask all processes to save and end; after a while, make them."""
+        """Ask all processes to save and end, and kill those that do not end in time."""
         for worker in self._workers:
             if worker.job is not None:
                 worker.process.send_signal(signal.SIGINT)
         until = time.monotonic() + PATIENCE
-        busy = [worker for worker in self._workers if worker.job is not None]
-        while busy and time.monotonic() < until:
+        while any(worker.job is not None for worker in self._workers) and time.monotonic() < until:
             self.poll(0.2)
-            busy = [worker for worker in self._workers if worker.job is not None]
         for worker in self._workers:
             worker.process.kill()
             worker.end()

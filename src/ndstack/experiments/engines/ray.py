@@ -1,43 +1,41 @@
-"""A Ray cluster, or a Ray of this machine alone (the extra `ndstack[ray]`).
+"""The engine that runs trials with Ray, on a cluster or on this machine alone (the extra `ndstack[ray]`).
 
-Every trial is a task that sends its folder back as bytes, all of it at the end and what there is every few
-seconds before, so that no disk is shared. If its machine dies, the trial is lost here and the sweep hands it
-out again, with what had come back.
+Every trial is a task. It sends its files back as bytes every few seconds and at its end, so no disk is
+shared. If its machine fails, the trial is lost, and the sweep submits it again with the files that came back.
 """
-
-from __future__ import annotations
 
 import os
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
 from ndstack.errors import NdstackError
 from ndstack.experiments.engines.base import Lost
-from ndstack.experiments.engines.ray_task import run_remote_job
-from ndstack.experiments.engines.transfer import read_files, write_files
+from ndstack.experiments.engines.ray_task import read_files, run_remote_job, write_files
 from ndstack.experiments.jobs import Job, JobOutcome
 from ndstack.processes import check_room
 
 MESSAGES = 100
-"""How many files are taken in one poll."""
+"""The largest number of messages that are received in one poll."""
 
 
 OWN = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-"""For a Ray of our own, to be set before Ray is imported: it listens on the loopback address alone, as it
-does on those systems, and sends no reports about its use."""
+"""Environment variables for Ray on this machine alone, to be set before Ray is imported: it then listens only
+on the loopback address, as on Windows and macOS, and sends no usage reports."""
 
 
 class Ray:
-    """Trials as Ray tasks.
+    """An engine whose trials are Ray tasks.
 
     Args:
-        address: of a cluster that this machine belongs to, or "auto"; None for a Ray of our own.
-        workers: CPUs of a Ray of our own.
-        cpus: that a trial takes.
-        gpus: that a trial takes; parts of one are possible.
-        every: seconds between files from a trial.
+        address: the address of a cluster to which this machine belongs, or "auto"; None for Ray on this
+            machine alone.
+        workers: the number of CPUs of Ray on this machine alone.
+        cpus: the number of CPUs for each trial.
+        gpus: the number of GPUs for each trial, which may be a fraction.
+        every: the number of seconds between files from a trial.
     """
 
     def __init__(
@@ -61,10 +59,10 @@ class Ray:
         self._address, self._workers, self._every = address, workers, every
         self._cpus, self._gpus = cpus, gpus
         self._task: Any = None
-        self._jobs: dict[Any, Job] = {}
+        self._jobs: dict[Iterator[object], Job] = {}
 
     def __enter__(self) -> Self:
-        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+        options: dict[str, object] = {"log_to_driver": False, "logging_level": "error"}
         self._check_address()
         if self._address is None:
             options |= {"address": "local", "num_cpus": self._workers, "include_dashboard": False}
@@ -81,7 +79,7 @@ class Ray:
         return self
 
     def _check_address(self) -> None:
-        """Check that a machine answers at the address, which Ray itself takes minutes to find out."""
+        """Check that a machine answers at the address, because Ray itself would take minutes to fail."""
         if "://" in (self._address or ""):
             raise NdstackError(
                 f"--address {self._address} given, expected auto or HOST:PORT, on a machine of the cluster"
@@ -93,11 +91,11 @@ class Ray:
             socket.create_connection((host, int(port)), timeout=5).close()
         except OSError as error:
             raise NdstackError(
-                f"no Ray at {self._address}: {error.strerror or error}; begin one with ray start --head"
+                f"no Ray at {self._address}: {error.strerror or error}; start it with ray start --head"
             ) from None
 
     def _check_room(self) -> None:
-        """Check that the cluster has room for a trial, which would otherwise wait forever."""
+        """Check that the cluster has room for a trial, because it would otherwise wait forever."""
         have = self._ray.cluster_resources()
         for kind, wanted in (("CPU", self._cpus), ("GPU", self._gpus)):
             there = have.get(kind, 0.0)
@@ -110,7 +108,7 @@ class Ray:
         self._ray.shutdown()
 
     def slots(self) -> int:
-        """As many as the cluster's processors have room for now."""
+        """Return how many jobs the processors of the cluster have room for now."""
         have = self._ray.cluster_resources()
         room = have.get("CPU", 0.0) / self._cpus if self._cpus else float("inf")
         if self._gpus:
@@ -118,12 +116,12 @@ class Ray:
         return max(1, int(room)) if room != float("inf") else self._workers
 
     def submit(self, job: Job) -> None:
-        """Hand a job to Ray, with the files that its folder already has."""
+        """Submit a job to Ray, with the files that its folder already has."""
         contents = read_files(Path(job.folder))
         self._jobs[self._task.remote(job.model_dump_json().encode(), contents, self._every)] = job
 
     def poll(self, timeout: float) -> list[JobOutcome | Lost]:
-        """Take in files; the outcome of a trial comes with its last ones."""
+        """Receive files; the outcome of a trial comes with its last files."""
         ended: list[JobOutcome | Lost] = []
         if not self._jobs:
             time.sleep(timeout)
@@ -146,7 +144,7 @@ class Ray:
             self._ray.cancel(stream, force=True)
         self._jobs = {}
 
-    def _receive(self, stream: Any) -> JobOutcome | Lost | None:
+    def _receive(self, stream: Iterator[object]) -> JobOutcome | Lost | None:
         job = self._jobs[stream]
         try:
             contents, outcome = self._ray.get(next(stream))

@@ -1,7 +1,7 @@
-"""`python -m ndstack.experiments.engines.worker`: a process of the local engine.
+"""A process of the local engine: `python -m ndstack.experiments.engines.worker`.
 
-Jobs come as lines of JSON on standard input, outcomes go as lines of JSON to standard output. When the input
-ends, the sweep has ended, and this process ends as well.
+It reads jobs as lines of JSON from standard input, and writes outcomes as lines of JSON to standard output.
+It ends when its input ends, because the sweep has ended.
 """
 
 import os
@@ -16,7 +16,7 @@ def main() -> None:
     """Run jobs until the sweep closes the pipe."""
     signal.signal(signal.SIGINT, _end)
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # so that what libraries print does not reach the sweep
+    os.dup2(2, 1)  # the output of libraries must not reach the sweep
     jobs: queue.Queue[bytes] = queue.Queue()
     threading.Thread(target=_listen, args=(jobs,), daemon=True).start()
 
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """End at once: between trials there is nothing to save."""
+    """End at once, because there is nothing to save between trials."""
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""The dissertation's figures, each drawn by a module that has its number in its name or first line."""
+"""The dissertation's figures; the name or the first line of each module has their numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DRAW: Mapping[Kind, Draw] = {
 
 
 def draw_figure(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Figure | None:
-    """Draw the figure of an output from the runs of its experiment; None if the output is a table."""
+    """Return the figure of an output, drawn from the runs of its experiment; None if it is a table."""
     draw = DRAW.get(output.kind)
     languages, labels = experiment.shown_languages(output), experiment.shown_models(output)
     shown = [one for one in runs if one.record.base_language in languages and one.label in labels]

@@ -1,4 +1,4 @@
-"""Figures 9.1, 9.2 and 9.3: how much a stack can carry, by alphabet size."""
+"""Figures 9.1, 9.2 and 9.3: how much information a stack can hold, by alphabet size."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def draw_capacity(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Figure:
-    """A panel for each language: the validation difference by alphabet size.
+    """Draw a panel for each language with the validation difference by alphabet size.
 
-    Figure 9.1 shows means, 9.2 means with standard deviations, 9.3 the best runs.
+    Figure 9.1 shows means, figure 9.2 means and standard deviations, figure 9.3 the best runs.
     """
     tongues, labels = experiment.shown_languages(output), experiment.shown_models(output)
     figure, grid = new_grid(len(tongues), 1, 6.4, 2.6 * len(tongues) + 0.7)

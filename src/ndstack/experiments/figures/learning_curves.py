@@ -1,4 +1,4 @@
-"""Figures 5.3, 6.1, 8.1, 8.2 and 10.2: validation by epoch, and test by length."""
+"""Figures 5.3, 6.1, 8.1, 8.2 and 10.2: validation results by epoch, and test results by length."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ndstack.experiments.experiment import Experiment, Output
 from ndstack.experiments.figures.panels import draw_band, draw_legend, draw_line
 from ndstack.experiments.results import Finished, mean_by_length, mean_curve, select
 from ndstack.plotting import new_grid
+from ndstack.settings.data import DataConfig
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +19,7 @@ WIDTH, ROW = 9.0, 2.1
 
 
 def draw_curves(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Figure:
-    """A row for each language: validation by epoch on the left, test by length on the right."""
+    """Draw a row for each language, with validation by epoch on the left and test by length on the right."""
     tongues, labels = experiment.shown_languages(output), experiment.shown_models(output)
     figure, grid = new_grid(len(tongues), 2, WIDTH, ROW * len(tongues) + 0.7)
     for language, (left, right) in zip(tongues, grid, strict=True):
@@ -52,7 +53,7 @@ def draw_curves(output: Output, experiment: Experiment, runs: Sequence[Finished]
 
 
 def _mark_training_lengths(axes: Axes, experiment: Experiment) -> None:
-    """A line after the longest training strings, and one at 0."""
-    longest = experiment.settings.get("data", {}).get("lengths", (40, 80))[1]
+    """Draw a line after the longest training strings, and one at 0."""
+    longest = DataConfig.model_validate(experiment.settings.get("data", {})).lengths[1]
     axes.axvline(longest + 0.5, color="#888888", linewidth=0.8, linestyle=":")
     axes.axhline(0, color="#888888", linewidth=0.8)

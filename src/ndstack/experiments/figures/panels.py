@@ -1,4 +1,4 @@
-"""What the panels of several figures have in common: lines, bands of one standard deviation, one legend."""
+"""Lines, bands of one standard deviation, and legends of the panels of several figures."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 Numbers = Sequence[float] | Floats
 BAND = 0.12
-"""Opacity of bands, as in the dissertation."""
+"""The opacity of bands, as in the dissertation."""
 
 
 def draw_line(axes: Axes, x: Numbers, y: Numbers, label: str, index: int) -> None:
-    """Draw the line of a model; few values have markers."""
+    """Draw the line of a model, with markers if it has only a few values."""
     marker = "o" if len(y) < 8 else None
     axes.plot(x, y, label=label, marker=marker, markersize=3.5, linewidth=1.4, **line_style(index))
 
@@ -31,7 +31,7 @@ def draw_band(axes: Axes, x: Numbers, mean: Floats, deviation: Floats, index: in
 
 
 def draw_legend(figure: Figure, panels: Sequence[Axes], labels: Sequence[str]) -> None:
-    """One for all panels, above them, in the order of the models."""
+    """Draw one legend for all panels, above them, in the order of the models."""
     handles: dict[str, Artist] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):

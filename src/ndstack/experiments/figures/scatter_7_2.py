@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def draw_scatter(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Figure:
-    """SG score against test perplexity, a point for each run (figure 7.2)."""
+    """Draw the SG score against test perplexity, with one point for each run."""
     figure, axes = new_axes(5.4, 4.0)
     for index, label in enumerate(experiment.shown_models(output)):
         mine = [one for one in runs if one.label == label and one.record.sg_score is not None]

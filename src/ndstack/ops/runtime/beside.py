@@ -1,3 +1,4 @@
+# mypy: allow-untyped-calls
 """Compile the backward pass in a second process while this one compiles the forward pass.
 
 numba compiles one function at a time per process. The first training step of a network needs two large ones,
@@ -44,13 +45,13 @@ def _started(dispatcher: object) -> None:
     function = getattr(dispatcher, "py_func", None)
     module, name = getattr(function, "__module__", ""), getattr(function, "__name__", "")
     dtype = _wanted.pop(module, None)
-    kept = numba_internals.cache_folder(dispatcher) is not None and not numba.config.DISABLE_JIT
+    kept = numba_internals.cache_folder(dispatcher) is not None
     if dtype is None or name != "forward" or not kept or cores() < 2:
         return
     command = [sys.executable, "-m", "ndstack.ops.runtime.beside", module, dtype]
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    null = subprocess.DEVNULL
     with contextlib.suppress(OSError), tied_children():  # without it, this process compiles both
-        _processes[module] = subprocess.Popen(command, **quiet)
+        _processes[module] = subprocess.Popen(command, stdin=null, stdout=null, stderr=null)
 
 
 def main(module: str, dtype: str) -> None:
