@@ -22,7 +22,7 @@ from ndstack.errors import NdstackError
 __all__ = ["get_num_threads", "set_num_threads"]
 
 WORTH_A_THREAD = 5_000_000
-"""So many multiply-adds take about as long as waking a thread takes on a busy machine."""
+"""About how many multiply-adds take as long as waking a thread on a busy machine."""
 
 _wanted: int | None = None
 _pool: tuple[int, ThreadPoolExecutor] | None = None
@@ -85,12 +85,12 @@ def set_num_threads(count: int | None) -> None:
 
 
 def get_wanted() -> int | None:
-    """What `set_num_threads` was last told."""
+    """Return the number that `set_num_threads` was last given."""
     return _wanted
 
 
 def get_num_threads() -> int:
-    """The number of threads of the compiled kernels."""
+    """Return the number of threads of the compiled kernels."""
     return torch.get_num_threads() if _wanted is None else _wanted
 
 
@@ -123,7 +123,7 @@ def share(batch: int, work: Callable[..., None], cost: float = 1e9, *arguments: 
 
 
 def _threads(count: int) -> ThreadPoolExecutor:
-    """A pool of at least `count` threads."""
+    """Return a pool of at least `count` threads."""
     global _pool
     if _pool is None or _pool[0] < count:
         _pool = count, ThreadPoolExecutor(count, thread_name_prefix="ndstack")
@@ -131,7 +131,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    """A forked process has none of its parent's threads; OpenMP would wait for them forever."""
+    """Forget all threads in a forked process, which has none; OpenMP would wait for them forever."""
     global _pool, _openmp
     _pool = _openmp = None
 
