@@ -1,4 +1,6 @@
-"""Lang's algorithm as tensor functions: a log-space reference, plain torch, and compiled code.
+"""The differentiable operations, one folder each: nondeterministic, superposition, stratification, lstm, fused.
 
-Importing this package compiles nothing and imports no backend.
+A stack's operation has a readable definition (`naive.py`) and fast versions, which the tests compare with it. `fused`
+has an LSTM and a stack as one operation, and `runtime` is what the compiled versions share. Importing this
+package compiles nothing and imports no backend.
 """
