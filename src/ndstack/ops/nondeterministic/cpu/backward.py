@@ -18,8 +18,8 @@ CP, E and A of step t (see `forward`),
     G_k[. | (u, y)]          += sum_r E_b A[r; k, u, y] G_t[. | (r, y)]
 
 No division is needed, and alpha = 0 is no special case, since P is 0 there. The last three sums are not
-carried out at step t. They are gathered when step t-1, or step k, is reached, as one sum of columns (`gather`). Only
-columns from before the first step of a call are added to at once (`scatter`).
+carried out at step t. They are gathered when step t-1, or step k, is reached, as one sum of columns
+(`gather`). Only columns from before the first step of a call are added to at once (`scatter`).
 """
 
 from __future__ import annotations
