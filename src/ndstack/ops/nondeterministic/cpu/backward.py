@@ -33,7 +33,7 @@ from ndstack.ops.nondeterministic.cpu.blocks import combine, distribute, dots
 from ndstack.ops.nondeterministic.cpu.forward import find_kept, first_of, lowest_of, pop_weights
 from ndstack.ops.runtime.exponentials import exp_each
 from ndstack.ops.runtime.products import add_constant, copy, fill
-from ndstack.ops.runtime.simd import kernel, lanes, maker
+from ndstack.ops.runtime.simd import kernel, kernel_loop, lanes, maker
 
 
 class Adjoint(NamedTuple):
@@ -190,12 +190,18 @@ def spread_reading(shape, past, adjoint, t, grad_alpha, grad_attention, work):
     if grad_attention.size == 0:
         return
     for b in range(K):
-        for i in range(begin, t):
-            x = grad_attention[b, i + 1]
-            at = work.off[b] + (i - begin) * K
-            for a in range(K):
-                G[at + a] += x
-                alpha[(i + 1) * K + a] += P[at + a] * x
+        _add_by_step(grad_attention[b], begin + 1, t - begin, K, P, work.off[b], G, alpha)
+
+
+@kernel_loop
+def _add_by_step(grads, first, count, K, P, place, G, alpha):
+    """For i < count, x = grads[first + i]: G[place + i * K + a] += x, alpha[(first + i) * K + a] += P x."""
+    for i in range(count):
+        x = grads[first + i]
+        for a in range(K):
+            G[place + i * K + a] += x
+        for a in range(K):
+            alpha[(first + i) * K + a] += P[place + i * K + a] * x
 
 
 @kernel
