@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ndstack.errors import DatasetError
-from ndstack.text import example, lines, preparation, prepare, read_corpus, read_vocabulary, splitting
+from ndstack.text import example, lines, preparation, prepare, read_corpus, read_vocabulary
 from ndstack.text.launch import corpus_checksums
 from ndstack.text.vocabulary import END, UNKNOWN, Vocabulary, from_counts
 
@@ -88,8 +88,7 @@ def test_a_corpus_says_what_the_text_says(tmp_path_factory, train, test):
 @pytest.mark.parametrize("ended", [True, False])
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
 def test_a_file_is_split_by_lines_in_order(shares, ended, block, tmp_path, monkeypatch):
-    monkeypatch.setattr(splitting, "BLOCK", block)
-    monkeypatch.setattr(lines, "BLOCK", block + 20)
+    monkeypatch.setattr(lines, "BLOCK", block)
     text = [f"word{number % 7} é{number}" if number % 5 else "" for number in range(1, 104)]
     (tmp_path / "t.txt").write_text("\n".join(text) + "\n" * ended, encoding="utf-8")
     corpus = prepare(tmp_path / "t.txt", tmp_path / "c", split=shares)
@@ -115,7 +114,7 @@ def test_splits_that_make_no_sense_are_refused(tmp_path):
         prepare(tmp_path, tmp_path / "c", split=(90, 5, 5))
     for text in ("", "90", "90/5", "0/1/1", "90/5/-5", "a/b/c", "90/5/5/5", "²/1/1"):
         with pytest.raises(DatasetError, match="is not a split"):
-            splitting.parse_split(text)
+            lines.parse_split(text)
 
 
 def test_punctuation_is_separated_as_documented():
