@@ -72,6 +72,13 @@ def check_size(name: str, value: object, least: int = 1) -> int:
     return number
 
 
+def check_flag(name: str, value: object) -> bool:
+    """Return a flag; raise an error unless it is True or False."""
+    if not isinstance(value, bool):
+        raise NdstackError(f"{name} is {value!r}, expected True or False")
+    return value
+
+
 def first_problem(error: ValidationError) -> str:
     """Return the first problem of a validation error in one line, with its place in the data."""
     detail = error.errors(include_url=False, include_input=False)[0]
