@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import sys
 from typing import TYPE_CHECKING, SupportsIndex
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ class BusyError(NdstackError):
     """A folder that another process is writing to."""
 
 
+def warn(message: str) -> None:
+    """Print one line to standard error about input that is valid but probably not intended."""
+    print(f"ndstack: warning: {message}", file=sys.stderr)
+
+
 def check_size(name: str, value: object, least: int = 1) -> int:
     """Return a size as an int; raise an error unless it is a whole number of at least `least`."""
     number = None
@@ -64,6 +70,13 @@ def check_size(name: str, value: object, least: int = 1) -> int:
     if number < least:
         raise NdstackError(f"{name} is {number}, expected {least} or more")
     return number
+
+
+def check_flag(name: str, value: object) -> bool:
+    """Return a flag; raise an error unless it is True or False."""
+    if not isinstance(value, bool):
+        raise NdstackError(f"{name} is {value!r}, expected True or False")
+    return value
 
 
 def first_problem(error: ValidationError) -> str:

@@ -43,7 +43,7 @@ UNFIT = {
     "dtype": torch.zeros(2, 3, dtype=torch.bfloat16),
     "shape": torch.zeros(3, 2),
     "device": torch.zeros(2, 3, device="meta"),
-    "in one piece": torch.zeros(3, 2).t(),
+    "contiguous": torch.zeros(3, 2).t(),
     "expanded": torch.zeros(3).expand(2, 3),
     "negative": torch._neg_view(torch.zeros(2, 3)),
 }
@@ -76,8 +76,8 @@ def test_a_default_device_does_not_move_buffers():
         assert addresses.zeros(torch.float64, 2, 3).tolist() == [[0.0] * 3] * 2
 
 
-def test_a_table_in_pieces_is_refused():
-    with pytest.raises(NdstackError, match="one piece"):
+def test_a_table_that_is_not_contiguous_is_refused():
+    with pytest.raises(NdstackError, match="not contiguous"):
         addresses.of_table(np.zeros((4, 4))[:, 1])
 
 

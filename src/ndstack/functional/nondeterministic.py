@@ -58,9 +58,8 @@ def nondeterministic(
             configuration that it was pushed on (the initial bottom symbol stands on time -1).
         bottom_fix: whether the initial bottom symbol can be replaced and uncovered (chapter 8) or
             not (chapter 4).
-        backend: "cpu" (compiled), "portable" (plain torch, any device), "reference" (log space, in
-            float64 whatever is given; slow), or "auto", which takes "cpu" for tensors on the CPU,
-            else "portable".
+        backend: "cpu" (compiled), "portable" (plain torch, any device), "reference" (log space, in float64
+            whatever is given; slow), or "auto", which takes "cpu" for tensors on the CPU, else "portable".
         return_attention: whether to return the attention too.
 
     Returns:
@@ -97,7 +96,7 @@ def nondeterministic(
 
 
 def with_bottom(vectors: Tensor, bottom: Tensor | None) -> Tensor:
-    """The vectors of steps 0..n, [B, n + 1, m]; step 0 is the initial bottom."""
+    """Return the vectors of steps 0..n, [B, n + 1, m]; step 0 is the initial bottom."""
     if bottom is None:
         bottom = vectors.new_zeros(vectors.shape[-1])
     return torch.cat([bottom.expand(vectors.shape[0], 1, -1), vectors], dim=1)

@@ -10,7 +10,7 @@ from ndstack.ops.runtime.tracing import opaque
 
 @opaque
 def stratification(push: Tensor, pop: Tensor, vectors: Tensor) -> Tensor:
-    """The readings of a stratification stack after each of n steps.
+    """Return the readings of a stratification stack after each of n steps.
 
     At step t, first a thickness of pop_t is removed from the top, then v_t is laid on top with
     thickness push_t. The reading is the sum of the vectors within the top slice of thickness 1,
@@ -19,9 +19,8 @@ def stratification(push: Tensor, pop: Tensor, vectors: Tensor) -> Tensor:
         s_t[i] = max(0, s_{t-1}[i] - max(0, pop_t - sum_{j=i+1}^{t-1} s_{t-1}[j])),  s_t[t] = push_t
         r_t    = sum_i min(s_t[i], max(0, 1 - sum_{j=i+1}^t s_t[j])) v_i.
 
-    A stack thinner than 1 gives a reading that much smaller, an empty one gives 0; removing more
-    than there is leaves it empty. At a tie the derivative is that of `torch.relu` and
-    `torch.minimum`.
+    A stack thinner than 1 gives a reading that much smaller, an empty one gives 0; removing more than there
+    is leaves it empty. At a tie the derivative is that of `torch.relu` and `torch.minimum`.
 
     Args:
         push: [B, n], not negative; at most 1 in the dissertation, which notes uses of more.

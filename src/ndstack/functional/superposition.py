@@ -13,15 +13,14 @@ from ndstack.ops.runtime.tracing import opaque
 def superposition(
     push: Tensor, pop: Tensor, noop: Tensor, vectors: Tensor, *, depth: int | None = None
 ) -> Tensor:
-    """The readings of a superposition stack after each of n steps.
+    """Return the readings of a superposition stack after each of n steps.
 
     The new stack is an interpolation of the old one with v_t pushed, unchanged, and popped:
 
         V_t[i] = push_t V_{t-1}[i-1] + noop_t V_{t-1}[i] + pop_t V_{t-1}[i+1],   V_{t-1}[0] = v_t
 
-    and the reading is its top, V_t[1]. The stack is empty at first, and an empty stack is all
-    zeros: popping it changes nothing. In the dissertation the three weights of a step sum to 1;
-    here they need not.
+    and the reading is its top, V_t[1]. The stack is empty at first, and an empty stack is all zeros: popping
+    it changes nothing. In the dissertation the three weights of a step sum to 1; here they need not.
 
     Args:
         push: [B, n].

@@ -35,7 +35,7 @@ from ndstack.nn.networks.backbone import Backbone
 from ndstack.nn.networks.initialization import initialize
 from ndstack.nn.networks.rnn import StackRNN
 from ndstack.nn.networks.transformer import LAYERS, LayerKind, Transformer
-from ndstack.nn.storage.description import AnyStack, Part, find_part
+from ndstack.nn.storage.description import Part, find_part
 from ndstack.settings.document import takes
 from ndstack.settings.model import (
     NONDETERMINISTIC,
@@ -48,6 +48,7 @@ from ndstack.settings.model import (
     ModelOptions,
 )
 from ndstack.stacks import Stack, Stratification, Superposition
+from ndstack.stacks.base import AnyStack
 
 __all__ = ["NAMES", "ModelName", "build", "build_from", "parse"]
 
@@ -130,7 +131,7 @@ def _parse_registered(name: str) -> ModelName:
 def build(
     name: str, language: Language | str | Iterable[str], *, seed: int = 0, **options: object
 ) -> LanguageModel:
-    """The language model of this name, with its parameters initialised.
+    """Return the language model of this name, with its parameters initialised.
 
     Args:
         name: as in the table above.
@@ -148,7 +149,7 @@ def build(
 def build_from(
     options: ModelOptions, name: str, language: Language | str | Iterable[str], *, seed: int = 0
 ) -> LanguageModel:
-    """As `build`, with options that have been checked."""
+    """Build as `build` does, with options that have been checked."""
     parsed, alphabet = parse(name), _alphabet(language)
     _refuse(name, parsed, options)
     with torch.random.fork_rng(devices=[]):
@@ -199,7 +200,7 @@ def _around_rnn(
 def _around_registered(
     name: str, parsed: ModelName, options: ModelOptions, alphabet: tuple[str, ...], stack: AnyStack | None
 ) -> LanguageModel:
-    """A model around a registered network; its alphabet has one symbol more if it has to read BOS first."""
+    """Return a model around a registered network, which reads one symbol more if it needs BOS."""
     kind = find_part(parsed.network)
     bos = options.embedding is not None or bool(getattr(kind, "needs_bos", False))
     size = len(alphabet) + bos if options.embedding is None else options.embedding
@@ -212,7 +213,7 @@ def _around_registered(
 
 
 def _make_stack(name: str, parsed: ModelName, options: ModelOptions) -> AnyStack | None:
-    """The stack that a model name asks for."""
+    """Return the stack that a model name asks for."""
     kind, sizes = parsed.stack, parsed.sizes
     if not kind:
         return None

@@ -27,7 +27,7 @@ from ndstack.ops.runtime.tracing import Recordable
 from ndstack.stacks.checks import check_tensors, real
 from ndstack.stacks.state import Device, State
 
-__all__ = ["PushActivation", "Stack", "State", "StateT"]
+__all__ = ["AnyStack", "PushActivation", "Stack", "State", "StateT"]
 
 PushActivation = Literal["sigmoid", "tanh", "identity"]
 """What a learned vector goes through before it is pushed."""
@@ -61,7 +61,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
     reading_size: int
     push_activation: PushActivation = "sigmoid"
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         """Make sure that a class that changes what a step is inherits no faster version of the old step."""
         super().__init_subclass__(**options)
         own = vars(cls)
@@ -71,7 +71,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
 
     @abstractmethod
     def start(self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None) -> StateT:
-        """The stacks before the first step; `state.reading` is r_0.
+        """Return the stacks before the first step; `state.reading` is r_0.
 
         Args:
             batch_size: how many stacks.
@@ -81,7 +81,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
 
     @opaque_in_own_precision
     def step(self, state: StateT, actions: Tensor, pushed: Tensor | None = None) -> StateT:
-        """One step. The new reading is `new_state.reading`; the old state stays valid.
+        """Make one step. The new reading is `new_state.reading`; the old state stays valid.
 
         Args:
             state: the stacks so far.
@@ -104,7 +104,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
 
     @opaque_in_own_precision
     def drive(self, state: StateT, hidden: Tensor, weight: Tensor, bias: Tensor) -> StateT:
-        """One step from the hidden state of a controller, with the layer between the two.
+        """Make one step from the hidden state of a controller, with the layer between the two.
 
         The same as a linear layer whose output is split into action logits and the vector to push,
         in this order, then `push_activation` on the latter, then `step`; but faster, where the
@@ -148,7 +148,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
     def scan(
         self, actions: Tensor, pushed: Tensor | None = None, state: StateT | None = None
     ) -> tuple[Tensor, StateT]:
-        """A whole sequence of steps, of any length, 0 included.
+        """Make a whole sequence of steps, of any length, 0 included.
 
         Args:
             actions: [B, n, action_size], raw logits.
@@ -175,7 +175,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
     def forward(
         self, actions: Tensor, pushed: Tensor | None = None, state: StateT | None = None
     ) -> tuple[Tensor, StateT]:
-        """The same as `scan`."""
+        """Do the same as `scan`."""
         return self.scan(actions, pushed, state)
 
     def _drive(self, state: StateT, hidden: Tensor, weight: Tensor, bias: Tensor) -> StateT:
@@ -203,11 +203,11 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
         return torch.stack(readings, dim=1), state
 
     def _fits(self, state: object) -> bool:
-        """Whether a state, known to have a reading of the right size, is one of this stack."""
+        """Return whether a state, known to have a reading of the right size, is one of this stack."""
         return True
 
     def _belongs(self, state: object) -> bool:
-        """Whether a state is one of this stack, wherever it comes from."""
+        """Return whether a state is one of this stack, wherever it comes from."""
         reading = getattr(state, "reading", None)
         return (
             isinstance(state, State)
@@ -252,6 +252,10 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
                 )
 
     def needs(self) -> str:
-        """What the owner must supply, for error messages."""
+        """Return what the owner must supply, for error messages."""
         pushed = f"{self.push_size} pushed numbers" if self.push_size else "no pushed vector"
         return f"{type(self).__name__} takes {self.action_size} action logits and {pushed} per step"
+
+
+AnyStack = Stack[Any]
+"""A stack of any kind."""

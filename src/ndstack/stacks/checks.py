@@ -1,6 +1,6 @@
 """Checks of what a stack is given, before anything is computed.
 
-Compiled code believes the sizes that a state has. So these are compared with the stack's own sizes and with
+Compiled code does not check the sizes of a state. So they are compared with the sizes of the stack and with
 the shapes of all tensors in the state, wherever the state comes from.
 """
 
@@ -13,7 +13,7 @@ from ndstack.errors import NdstackError
 
 
 def is_like(tensor: object, reading: Tensor, *shape: int | None) -> bool:
-    """Whether it is a tensor of the dtype and on the device of a reading; a size of None is any size."""
+    """Return whether it is a tensor of the dtype and device of a reading; a size of None is any size."""
     return (
         isinstance(tensor, Tensor)
         and tensor.dtype is reading.dtype
@@ -34,7 +34,7 @@ def check_tensors(*given: object) -> None:
 
 
 def real(tensor: Tensor) -> Tensor:
-    """The tensor, or an error in one line if its numbers are complex."""
+    """Return the tensor; raise an error in one line if its numbers are complex."""
     if tensor.is_complex():
         raise NdstackError(f"a tensor of {tensor.dtype} given, expected real numbers")
     return tensor

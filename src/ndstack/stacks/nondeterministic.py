@@ -24,7 +24,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from ndstack.errors import check_size
+from ndstack.errors import check_flag, check_size
 from ndstack.functional.nondeterministic import attended
 from ndstack.ops.nondeterministic import (
     Chart,
@@ -42,7 +42,7 @@ from ndstack.stacks.base import Stack, State
 
 
 def compiled(weights: Tensor) -> bool:
-    """Whether whole sequences of such weights are done by compiled code."""
+    """Return whether whole sequences of such weights are done by compiled code."""
     return weights.is_cpu
 
 
@@ -72,7 +72,7 @@ class NondeterministicState(State):
         return bool(self.history) or self.time == 0
 
     def settled(self) -> Self:
-        """The same state, all tensors of which are ordinary ones in the graph of derivatives."""
+        """Return the same state, all tensors of which are ordinary ones in the graph of derivatives."""
         if self.chart is None or self.chart.chain is None:
             return self
         return dataclasses.replace(self, chart=self.chart.settle())
@@ -123,15 +123,16 @@ class Nondeterministic(Stack[NondeterministicState]):
         vector_size = None if vector_size is None else check_size("vector_size", vector_size)
         window = None if window is None else check_size("window", window)
         self.states, self.symbols, self.vector_size = states, symbols, vector_size
-        self.normalized, self.read_states = normalized, read_states
-        self.window, self.bottom_fix = window, bottom_fix
+        self.normalized = check_flag("normalized", normalized)
+        self.read_states = check_flag("read_states", read_states)
+        self.window, self.bottom_fix = window, check_flag("bottom_fix", bottom_fix)
         self.action_size = sum(action_sizes(states, symbols))
         self.push_size = vector_size or 0
         self.reading_size = (states if read_states else 1) * symbols * (vector_size or 1)
         self.bottom = None if vector_size is None else torch.nn.Parameter(torch.zeros(vector_size))
 
     def extra_repr(self) -> str:
-        """What `print` shows."""
+        """Return what `print` shows."""
         names = ("states", "symbols", "vector_size", "normalized", "read_states", "window")
         shown = ", ".join(f"{name}={getattr(self, name)}" for name in names)
         return f"{shown}, bottom_fix={self.bottom_fix}"
@@ -143,7 +144,7 @@ class Nondeterministic(Stack[NondeterministicState]):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> NondeterministicState:
-        """All stacks hold the bottom symbol, in state 0; in float32 or better."""
+        """Return stacks that hold the bottom symbol, in state 0; in float32 or better."""
         batch_size, kinds = check_size("batch_size", batch_size, 0), self.states * self.symbols
         dtype = torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)
         first = torch.zeros(batch_size, 1, kinds, dtype=dtype, device=device)
@@ -156,7 +157,7 @@ class Nondeterministic(Stack[NondeterministicState]):
         return NondeterministicState(reading, vectors, (), None, 0)
 
     def log_weights(self, actions: Tensor) -> Tensor:
-        """The log weights that action logits [..., action_size] stand for, flattened alike."""
+        """Return the log weights that action logits [..., action_size] stand for, flattened alike."""
         if not self.normalized:
             return actions
         kinds = self.states * self.symbols
@@ -211,7 +212,7 @@ class Nondeterministic(Stack[NondeterministicState]):
     def _single(
         self, state: NondeterministicState, given: Tensor, layer: tuple[Tensor, Tensor] | None
     ) -> NondeterministicState | None:
-        """One step in as few operations as can be; None where that is not possible.
+        """Make one step in as few operations as possible; return None where that cannot be done.
 
         Args:
             state: the stacks so far.
@@ -248,7 +249,7 @@ class Nondeterministic(Stack[NondeterministicState]):
     def _carry_on(
         self, state: NondeterministicState, weights: Tensor, pushed: Tensor | None
     ) -> tuple[Tensor, NondeterministicState]:
-        """Some steps with the given log weights [B, n, A] and vectors [B, n, m]."""
+        """Make some steps with the given log weights [B, n, A] and vectors [B, n, m]."""
         refuse_transforms()
         if pushed is not None:
             weights, pushed = invalidate_together(weights, pushed)
@@ -269,18 +270,18 @@ class Nondeterministic(Stack[NondeterministicState]):
         return shown, NondeterministicState(shown[:, -1], vectors, history, chart, time)
 
     def remembered(self, state: NondeterministicState, weights: Tensor, may_forget: bool = True) -> History:
-        """The history after some steps [B, n, A]; empty once a windowed stack has had too many."""
+        """Return the history after some steps [B, n, A]; empty once a windowed stack has had too many."""
         time = state.time + weights.shape[1]
         forgets = may_forget and self.window is not None and time > max(256, 4 * self.window)
         return (*state.history, weights) if state.complete and not forgets else ()
 
     def setting(self, backend: str = "cpu") -> Setting:
-        """What a backend is told."""
+        """Return what a backend is told."""
         attend = self.vector_size is not None
         return Setting(self.states, self.symbols, self.window, self.bottom_fix, backend, attend)
 
     def _reading(self, probability: Tensor, attention: Tensor | None, vectors: Tensor | None) -> Tensor:
-        """The readings [B, n, R] from probabilities [B, n, K] and, with vectors, the attention."""
+        """Return the readings [B, n, R] from probabilities [B, n, K] and, with vectors, the attention."""
         if vectors is not None and attention is not None:
             probability = probability.unsqueeze(-1) * attended(attention, vectors)
         if not self.read_states:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.stacks.base import Stack, State
+from ndstack.stacks.base import AnyStack, Stack, State
 from ndstack.stacks.state import Device
 
 
@@ -36,8 +35,12 @@ class Several(Stack[SeveralState]):
         stacks: any number of them. Those that hold vectors must share one `push_activation`.
     """
 
-    def __init__(self, *stacks: Stack[Any]) -> None:
+    def __init__(self, *stacks: AnyStack) -> None:
         super().__init__()
+        given: tuple[object, ...] = stacks
+        for stack in given:
+            if not isinstance(stack, Stack):
+                raise NdstackError(f"{stack!r} given as a stack, expected a Stack of ndstack.stacks")
         activations = {stack.push_activation for stack in stacks if stack.push_size}
         if not stacks or len(activations) > 1:
             raise NdstackError(
@@ -54,7 +57,7 @@ class Several(Stack[SeveralState]):
     def start(
         self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None
     ) -> SeveralState:
-        """All stacks before the first step."""
+        """Return all stacks before the first step."""
         return _join(stack.start(batch_size, dtype=dtype, device=device) for stack in self._all())
 
     def _fits(self, state: object) -> bool:
@@ -76,11 +79,11 @@ class Several(Stack[SeveralState]):
         readings, states = zip(*(stack._scan(own, a, p) for stack, own, a, p in parts), strict=True)
         return torch.cat(readings, dim=-1), _join(states)
 
-    def _all(self) -> list[Stack[Any]]:
+    def _all(self) -> list[AnyStack]:
         return [stack for stack in self.stacks if isinstance(stack, Stack)]
 
     def _split(self, actions: Tensor, pushed: Tensor | None) -> tuple[list[Tensor], list[Tensor | None]]:
-        """What each stack gets."""
+        """Return what each stack gets."""
         own_actions, own_pushed = [], []
         a = p = 0
         for stack in self._all():

@@ -1,14 +1,14 @@
-"""What a stack carries from step to step.
+"""What a stack, or a network, carries from step to step.
 
-A state is a frozen value: stepping makes a new one and leaves the old one valid, so a state can be
-kept, branched from (beam search), detached and carried into the next call (truncated BPTT).
+A state is a frozen value: stepping makes a new one and leaves the old one valid, so a state can be kept,
+branched from (beam search), detached and carried into the next call (truncated BPTT, incremental decoding).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -18,31 +18,23 @@ Device = torch.device | str | None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class State:
-    """A batch of stacks after some step, and the reading of each.
+class Carried:
+    """A batch of states.
 
-    Subclasses are frozen dataclasses that add fields. A tensor field has the batch as its first
-    dimension; a field may also be another `State` or a tuple of tensors or states; anything else
-    is shared by the whole batch and never changed by the methods here.
+    Subclasses are frozen dataclasses. A tensor field has the batch as its first dimension. A field may also
+    be another such value, or a tuple of tensors and such values. Everything else is shared by the whole batch
+    and never changed by the methods here.
     """
-
-    reading: Tensor
-    """[B, R]: what the stack shows now; before the first step, the reading r_0."""
 
     keeps_dtype: ClassVar[frozenset[str]] = frozenset()
     """Names of the fields that `to` moves to another device but never to another dtype."""
 
-    @property
-    def batch_size(self) -> int:
-        """The number of stacks held."""
-        return self.reading.shape[0]
-
     def detach(self) -> Self:
-        """The same state, cut off from the gradient (truncated BPTT)."""
+        """Return the same state, cut off from the gradient (truncated BPTT)."""
         return self._map(Tensor.detach)
 
     def select(self, rows: Tensor | slice | Sequence[int]) -> Self:
-        """The stacks at the given places of the batch, repeats allowed, in the order given.
+        """Return what is at the given places of the batch, repeats allowed, in the order given.
 
         Args:
             rows: integer indices or a mask [B], a slice, or a list of integers.
@@ -50,23 +42,22 @@ class State:
         index = rows if isinstance(rows, Tensor | slice) else list(rows)
         return self._map(lambda tensor: tensor[index])
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
-        """The same state on another device, or with its numbers in another floating-point type."""
+    def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Self:
+        """Return the same state on another device, or with its numbers in another floating-point type."""
         moved = self if device is None else self._map(lambda tensor: tensor.to(device))
         if dtype is None:
             return moved
         return moved._map(
-            lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor,
-            spared=True,
+            lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor, spared=True
         )
 
     def _map(self, change: Callable[[Tensor], Tensor], *, spared: bool = False) -> Self:
         """Apply a function to every tensor, or, if `spared`, to all but those of `keeps_dtype`."""
 
-        def apply(value: Any) -> Any:
+        def apply(value: object) -> object:
             if isinstance(value, Tensor):
                 return change(value)
-            if isinstance(value, State):
+            if isinstance(value, Carried):
                 return value._map(change, spared=spared)
             if isinstance(value, tuple):
                 return tuple(apply(part) for part in value)
@@ -76,3 +67,16 @@ class State:
         kept = self.keeps_dtype if spared else frozenset()
         new = {name: apply(getattr(self, name)) for name in names if name not in kept}
         return dataclasses.replace(self, **new)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class State(Carried):
+    """A batch of stacks after some step, and their readings; subclasses add what else a stack carries."""
+
+    reading: Tensor
+    """[B, R]: what the stack shows now; before the first step, the reading r_0."""
+
+    @property
+    def batch_size(self) -> int:
+        """The number of stacks held."""
+        return self.reading.shape[0]

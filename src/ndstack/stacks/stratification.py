@@ -35,9 +35,8 @@ class StratificationState(State):
 class Stratification(Stack[StratificationState]):
     """A stratification stack.
 
-    The two action logits of a step become the thickness to push and the thickness to pop by a
-    sigmoid, in this order. The stack is empty at first and reads zeros; popping more than there is
-    leaves it empty.
+    The two action logits of a step become the thickness to push and the thickness to pop by a sigmoid, in
+    this order. The stack is empty at first and reads zeros; popping more than there is leaves it empty.
 
     Args:
         size: of the vectors.
@@ -53,7 +52,7 @@ class Stratification(Stack[StratificationState]):
     def start(
         self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None
     ) -> StratificationState:
-        """Empty stacks, which read zeros."""
+        """Return empty stacks, which read zeros."""
         batch_size = check_size("batch_size", batch_size, 0)
         return StratificationState(
             torch.zeros(batch_size, self.push_size, dtype=dtype, device=device),
@@ -88,5 +87,5 @@ class Stratification(Stack[StratificationState]):
         return readings, StratificationState(readings[:, -1], elements)
 
     def extra_repr(self) -> str:
-        """The argument, for printing."""
+        """Return the argument, for printing."""
         return str(self.push_size)

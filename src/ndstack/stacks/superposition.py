@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError, check_size
+from ndstack.errors import NdstackError, check_flag, check_size
 from ndstack.ops import superposition as operation
 from ndstack.stacks.base import Stack, State
 from ndstack.stacks.checks import is_like
@@ -56,7 +56,7 @@ class Superposition(Stack[SuperpositionState]):
         if not self.sizes:
             raise NdstackError("no sizes given, expected one for each of one or more stacks")
         self.depth = None if depth is None else check_size("depth", depth)
-        self.synchronized = synchronized
+        self.synchronized = check_flag("synchronized", synchronized)
         self.action_size = 3 if synchronized else 3 * len(self.sizes)
         self.push_size = self.reading_size = sum(self.sizes)
         # Synchronised stacks are one stack of longer vectors.
@@ -66,7 +66,7 @@ class Superposition(Stack[SuperpositionState]):
     def start(
         self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None
     ) -> SuperpositionState:
-        """Empty stacks, which read zeros."""
+        """Return empty stacks, which read zeros."""
         batch_size = check_size("batch_size", batch_size, 0)
         return SuperpositionState(
             torch.zeros(batch_size, self.reading_size, dtype=dtype, device=device),
@@ -117,7 +117,7 @@ class Superposition(Stack[SuperpositionState]):
         return joined, SuperpositionState(joined[:, -1], cells)
 
     def _split(self, pushed: Tensor) -> Tensor:
-        """[..., sum of sizes] to [..., G, largest size], filled up with zeros."""
+        """Turn [..., sum of sizes] into [..., G, largest size], filled up with zeros."""
         size = max(self._sizes)
         if self.even:
             return pushed.reshape(*pushed.shape[:-1], len(self._sizes), size)
@@ -128,12 +128,12 @@ class Superposition(Stack[SuperpositionState]):
         return torch.stack(parts, dim=-2)
 
     def _join(self, readings: Tensor) -> Tensor:
-        """[..., G, largest size] to [..., sum of sizes]."""
+        """Turn [..., G, largest size] into [..., sum of sizes]."""
         if self.even:
             return readings.reshape(*readings.shape[:-2], self.push_size)
         parts = [readings[..., stack, :own] for stack, own in enumerate(self._sizes)]
         return torch.cat(parts, dim=-1)
 
     def extra_repr(self) -> str:
-        """The arguments, for printing."""
+        """Return the arguments, for printing."""
         return f"{self.sizes}, depth={self.depth}, synchronized={self.synchronized}"

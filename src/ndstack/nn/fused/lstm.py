@@ -42,7 +42,7 @@ _NAMES = (*(f"{name} weights" for name in LSTMWeights._fields), "h", "c", "input
 def run_lstm(
     stack: Stack[StateT], inputs: Tensor, weights: LSTMWeights, lstm_state: LSTMState, state: StateT
 ) -> LSTMRun[StateT]:
-    """A whole sequence of an LSTM of H units and the stack that it drives.
+    """Run an LSTM of H units and the stack that it drives over a whole sequence.
 
     Args:
         stack: any stack.
@@ -75,7 +75,7 @@ def run_lstm(
 def step_lstm(
     stack: Stack[StateT], inputs: Tensor, weights: LSTMWeights, lstm_state: LSTMState, state: StateT
 ) -> tuple[LSTMState, StateT]:
-    """One step of `run_lstm`, with inputs [B, 4H]: (h_t, c_t), and the new state of the stacks."""
+    """Make one step of `run_lstm`, with inputs [B, 4H]: (h_t, c_t), and the new state of the stacks."""
     inputs, weights, lstm_state = _checked(stack, inputs, weights, lstm_state, state, 2)
     return find("lstm", stack).step(stack, inputs, weights, lstm_state, state)
 
@@ -88,7 +88,7 @@ def _checked(
     state: StateT,
     dimensions: int,
 ) -> tuple[Tensor, LSTMWeights, LSTMState]:
-    """What an LSTM gives, in the precision of the stacks; an error in one line unless all fits."""
+    """Return what an LSTM gives, in the precision of the stacks; raise an error unless all fits."""
     stack.check_state(state)
     check_tensors(inputs, *weights, *lstm_state)
     reading, units = state.reading, lstm_state[0].shape[-1] if lstm_state[0].dim() else 0
@@ -131,7 +131,7 @@ class SuperpositionLSTM(FusedLSTM[SuperpositionState]):
         lstm_state: LSTMState,
         state: SuperpositionState,
     ) -> tuple[LSTMState, SuperpositionState]:
-        """One step."""
+        """Make one step."""
         assert isinstance(stack, Superposition)
         if not stack.even or not compilable(gates):
             return super().step(stack, gates, weights, lstm_state, state)
@@ -148,7 +148,7 @@ class SuperpositionLSTM(FusedLSTM[SuperpositionState]):
         lstm_state: LSTMState,
         state: SuperpositionState,
     ) -> LSTMRun[SuperpositionState]:
-        """A whole sequence."""
+        """Run a whole sequence."""
         assert isinstance(stack, Superposition)
         if not stack.even or not compilable(inputs):
             return super().run(stack, inputs, weights, lstm_state, state)
@@ -170,7 +170,7 @@ class StratificationLSTM(FusedLSTM[StratificationState]):
         lstm_state: LSTMState,
         state: StratificationState,
     ) -> tuple[LSTMState, StratificationState]:
-        """One step."""
+        """Make one step."""
         if not compilable(gates):
             return super().step(stack, gates, weights, lstm_state, state)
         hidden, cell, *new = fused.step_stratification(
@@ -186,7 +186,7 @@ class StratificationLSTM(FusedLSTM[StratificationState]):
         lstm_state: LSTMState,
         state: StratificationState,
     ) -> LSTMRun[StratificationState]:
-        """A whole sequence."""
+        """Run a whole sequence."""
         if not compilable(inputs):
             return super().run(stack, inputs, weights, lstm_state, state)
         hidden, readings, cell, elements = fused.stratification.run(
@@ -211,7 +211,7 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
         lstm_state: LSTMState,
         state: NondeterministicState,
     ) -> LSTMRun[NondeterministicState]:
-        """A whole sequence."""
+        """Run a whole sequence."""
         assert isinstance(stack, Nondeterministic)
         state = state.settled()
         linked = state.chart is not None and state.chart.requires_grad()
@@ -257,7 +257,7 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
     def _again(
         self, stack: Nondeterministic, inputs: Tensor, weights: LSTMWeights, lstm_state: LSTMState
     ) -> tuple[Tensor, ...]:
-        """Some sequences from their first step on, in float64; or step by step, if that was float64."""
+        """Compute some sequences from their first step on in float64; by single steps, if they were in it."""
         run = next_format(inputs.dtype, self.run, super().run)
         wide = LSTMWeights(*(weight.double() for weight in weights))
         first = lstm_state[0].double(), lstm_state[1].double()
@@ -268,5 +268,5 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
         vectors = better.state.vectors
         if vectors is None:
             return found
-        forgotten = steps + 1 - vectors.shape[1]  # by a window; nobody reads these again
+        forgotten = steps + 1 - vectors.shape[1]  # by a window, so they are never read again
         return *found, torch.nn.functional.pad(vectors, (0, 0, forgotten, 0))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ndstack.ops.lstm import LSTMWeights, lstm_cell
 from ndstack.stacks import Stack, State
-from ndstack.stacks.base import StateT
+from ndstack.stacks.base import AnyStack, StateT
 
 LSTMState = tuple[Tensor, Tensor]
 """h_t and c_t, [B, H] each."""
@@ -30,10 +30,10 @@ class LSTMRun(NamedTuple, Generic[StateT]):
 
 
 class FusedLSTM(Generic[StateT]):
-    """An LSTM that drives a stack. As it is here, cell and stack take turns, for any stack.
+    """An LSTM that drives a stack of any kind; in this class, cell and stack take turns.
 
-    Subclasses do it all in one operation for some kind of stack, where they can, and fall back to this class
-    where they cannot. What they are given has been checked, and is of one dtype.
+    Subclasses do all of it in one operation for some kind of stack where they can, and fall back to this
+    class where they cannot. Their arguments have been checked and are of one dtype.
     """
 
     def step(
@@ -44,7 +44,7 @@ class FusedLSTM(Generic[StateT]):
         lstm_state: LSTMState,
         state: StateT,
     ) -> tuple[LSTMState, StateT]:
-        """One step; the gates are [B, 4H]."""
+        """Make one step; the gates are [B, 4H]."""
         hidden, cell = lstm_cell(gates, state.reading, *lstm_state, weights.reading, weights.hidden)
         return (hidden, cell), stack._drive(state, hidden, weights.control, weights.control_bias)
 
@@ -56,7 +56,7 @@ class FusedLSTM(Generic[StateT]):
         lstm_state: LSTMState,
         state: StateT,
     ) -> LSTMRun[StateT]:
-        """A whole sequence; the inputs are [B, n, 4H], n > 0."""
+        """Run a whole sequence; the inputs are [B, n, 4H], n > 0."""
         hidden, readings = [], []
         for gates in inputs.unbind(1):
             lstm_state, state = self.step(stack, gates, weights, lstm_state, state)
@@ -70,8 +70,8 @@ _TURNS = FusedLSTM[Any]()
 _Pair = TypeVar("_Pair", bound=type[FusedLSTM[Any]])
 
 
-def register(controller: str, stack: type[Stack[Any]]) -> Callable[[_Pair], _Pair]:
-    """A decorator for a class that runs a kind of controller with a kind of stack.
+def register(controller: str, stack: type[AnyStack]) -> Callable[[_Pair], _Pair]:
+    """Return a decorator for a class that runs a kind of controller with a kind of stack.
 
     Args:
         controller: "lstm".
@@ -87,7 +87,7 @@ def register(controller: str, stack: type[Stack[Any]]) -> Callable[[_Pair], _Pai
 
 
 def find(controller: str, stack: Stack[StateT]) -> FusedLSTM[StateT]:
-    """What runs such a controller with this stack: as one operation, if such a pair is registered."""
+    """Return what runs such a controller with this stack: as one operation, if such a pair is registered."""
     return _find(controller, type(stack))
 
 

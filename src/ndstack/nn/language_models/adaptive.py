@@ -36,11 +36,11 @@ class AdaptiveOutput(torch.nn.Module):
         return self.inner.head.weight
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """[..., symbols] from [..., features]."""
+        """Return log probabilities [..., symbols] from outputs [..., features]."""
         log_p = self.inner.log_prob(hidden.flatten(0, -2))
         return log_p.roll(-1, dims=1).view(*hidden.shape[:-1], -1)
 
     def total_loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """The sum of -log p of targets [N] given outputs [N, features], without those of other symbols."""
+        """Return the sum of -log p of targets [N], given outputs [N, features], without other symbols."""
         chosen: Tensor = self.inner(hidden, (targets + 1) % self.inner.n_classes).output
         return -chosen.sum()

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError
+from ndstack.errors import NdstackError, check_flag
 from ndstack.grammars.grammar import Word
 from ndstack.nn.language_models.adaptive import AdaptiveOutput
 from ndstack.nn.networks.backbone import Backbone
@@ -54,14 +54,12 @@ class LanguageModel(Recordable, torch.nn.Module):
         output: OutputKind = "full",
     ) -> None:
         super().__init__()
-        self.alphabet = tuple(alphabet)
+        if not isinstance(backbone, Backbone):
+            raise NdstackError(f"{backbone!r} given as the backbone, expected a Backbone of ndstack.nn")
+        self.alphabet = _check_alphabet(alphabet)
         self.input: InputKind = input
-        self.bos = input != "one-hot" if bos is None else bos
+        self.bos = input != "one-hot" if bos is None else check_flag("bos", bos)
         self._indices = {symbol: index for index, symbol in enumerate(self.alphabet)}
-        if not self.alphabet or len(self._indices) < len(self.alphabet):
-            raise NdstackError(
-                "an alphabet that is empty or repeats symbols given, expected distinct symbols"
-            )
         if input not in ("one-hot", "embedding"):
             raise NdstackError(f"input is {input!r}, expected 'one-hot' or 'embedding'")
         if backbone.needs_bos and not self.bos:
@@ -94,7 +92,7 @@ class LanguageModel(Recordable, torch.nn.Module):
         return next(self.output.parameters()).device
 
     def start(self, batch_size: int) -> NetworkState:
-        """Networks that have read nothing, not even BOS."""
+        """Return networks that have read nothing, not even BOS."""
         return self.backbone.start(batch_size, self.dtype, self.device)
 
     def forward(self, symbols: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
@@ -116,7 +114,7 @@ class LanguageModel(Recordable, torch.nn.Module):
         return self.output(_after(first, output)), state
 
     def hidden(self, symbols: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
-        """As `forward`, but what the logits are computed from, [B, n, backbone.output_size]."""
+        """Return what the logits are computed from, [B, n, backbone.output_size]; otherwise as `forward`."""
         x, state, first = self._enter(symbols, state)
         output, state = self.backbone(x, state)
         return _after(first, output), state
@@ -124,7 +122,7 @@ class LanguageModel(Recordable, torch.nn.Module):
     def _enter(
         self, symbols: Tensor, state: NetworkState | None
     ) -> tuple[Tensor, NetworkState, Tensor | None]:
-        """What the backbone reads, from which state, and its output before that, [B, output_size], if any."""
+        """Return what the backbone reads, from which state, and its output before that, if any."""
         self._check(symbols)
         if state is not None:
             return self._embed(symbols), state, None
@@ -135,7 +133,7 @@ class LanguageModel(Recordable, torch.nn.Module):
         return self._embed(symbols), state, self.backbone.initial_output(state)
 
     def logits(self, words: Words) -> Tensor:
-        """[B, n+1, V+1] for every position, from the first symbol to EOS; n is the greatest length.
+        """Return the logits [B, n+1, V+1] from the first symbol to EOS; n is the greatest length.
 
         After the end of a shorter string the logits mean nothing.
         """
@@ -143,7 +141,7 @@ class LanguageModel(Recordable, torch.nn.Module):
         return logits
 
     def log_probability(self, words: Words, eos: bool = True) -> Tensor:
-        """[B]: the log probability of each string, in nats.
+        """Return the log probability of each string, [B], in nats.
 
         Args:
             words: of any lengths.
@@ -156,7 +154,7 @@ class LanguageModel(Recordable, torch.nn.Module):
     def cross_entropy(
         self, words: Words, eos: bool = True, per: Literal["string", "symbol"] = "string"
     ) -> Tensor:
-        """The mean of -log p(w), in nats: the loss; or per symbol predicted, EOS included: a metric."""
+        """Return the mean of -log p(w) in nats, the loss; or per symbol predicted, EOS included, a metric."""
         if per not in ("string", "symbol"):
             raise NdstackError(f"per is {per!r}, expected 'string' or 'symbol'")
         symbols, lengths = self.encode(words)
@@ -164,7 +162,7 @@ class LanguageModel(Recordable, torch.nn.Module):
         return surprisals.sum() / (surprisals.shape[0] if per == "string" else predicted)
 
     def encode(self, words: Words) -> tuple[Tensor, Tensor | None]:
-        """Indices [B, n], and the lengths [B], or None if all strings are equally long.
+        """Return indices [B, n], and the lengths [B], or None if all strings are equally long.
 
         Shorter strings are filled up with symbol 0.
         """
@@ -182,7 +180,7 @@ class LanguageModel(Recordable, torch.nn.Module):
         return symbols, None if equal else torch.tensor(lengths, device=device)
 
     def decode(self, indices: Iterable[int]) -> Word:
-        """The string with these symbols: joined if all symbols are characters, a tuple otherwise."""
+        """Return the string with these symbols: joined if all symbols are characters, a tuple otherwise."""
         symbols = [self.alphabet[index] for index in indices]
         return "".join(symbols) if all(len(symbol) == 1 for symbol in self.alphabet) else tuple(symbols)
 
@@ -214,7 +212,7 @@ class LanguageModel(Recordable, torch.nn.Module):
                 raise NdstackError(f"symbol index {wrong} given, expected indices from 0 to {known - 1}")
 
     def _embed(self, symbols: Tensor) -> Tensor:
-        """[B, n, input_size] from indices [B, n]."""
+        """Return vectors [B, n, input_size] for indices [B, n]."""
         if self.embedding is None:
             one_hot = self._one_hot
             assert isinstance(one_hot, Tensor)
@@ -225,7 +223,7 @@ class LanguageModel(Recordable, torch.nn.Module):
     def _surprisals(
         self, logits: Tensor, symbols: Tensor, lengths: Tensor | None, eos: bool
     ) -> tuple[Tensor, int]:
-        """-log p of every symbol, [B, n+1] or, without EOS, [B, n], 0 after the end; and their number."""
+        """Return -log p of every symbol, [B, n+1] or, without EOS, [B, n], and the number of symbols."""
         targets = torch.nn.functional.pad(symbols, (0, 1), value=self.boundary)
         if lengths is not None:
             place = torch.arange(targets.shape[1], device=targets.device) - lengths[:, None]
@@ -241,5 +239,15 @@ class LanguageModel(Recordable, torch.nn.Module):
 
 
 def _after(first: Tensor | None, outputs: Tensor) -> Tensor:
-    """Outputs [B, n, ...], behind the first one [B, ...] if there is one."""
+    """Return outputs [B, n, ...], behind the first one [B, ...] if there is one."""
     return outputs if first is None else torch.cat([first[:, None], outputs], dim=1)
+
+
+def _check_alphabet(alphabet: object) -> tuple[str, ...]:
+    """Return the symbols; raise an error in one line unless they are distinct strings, at least one."""
+    symbols = tuple(alphabet) if isinstance(alphabet, Iterable) else ()
+    if not symbols or not all(isinstance(symbol, str) for symbol in symbols):
+        raise NdstackError(f"alphabet is {alphabet!r}, expected symbols, which are strings, at least one")
+    if len(set(symbols)) < len(symbols):
+        raise NdstackError("an alphabet that repeats symbols given, expected distinct symbols")
+    return symbols

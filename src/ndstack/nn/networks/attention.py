@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from ndstack.errors import NdstackError, check_size
+from ndstack.errors import NdstackError, check_flag, check_size
 from ndstack.nn.networks.backbone import check_input
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import Recordable
-from ndstack.stacks.base import Stack, State
+from ndstack.stacks.base import AnyStack, Stack, State
 from ndstack.stacks.state import Device
 
 StateT = TypeVar("StateT")
@@ -32,7 +32,7 @@ class Attention(Recordable, torch.nn.Module, ABC, Generic[StateT]):
     d_model: int
 
     def start(self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None) -> StateT:
-        """What is carried before the first input.
+        """Return what is carried before the first input.
 
         Args:
             batch_size: how many sequences.
@@ -74,14 +74,15 @@ class StackAttention(Attention[State]):
     """
 
     def __init__(
-        self, d_model: int, stack: Stack[Any], *, always_project: bool = False, exp_pushes: bool = False
+        self, d_model: int, stack: AnyStack, *, always_project: bool = False, exp_pushes: bool = False
     ) -> None:
         super().__init__()
         d_model = check_size("d_model", d_model)
         if not isinstance(stack, Stack):
             raise NdstackError(f"{stack!r} given as the stack, expected a Stack of ndstack.stacks")
-        self.d_model, self.always_project, self.exp_pushes = d_model, always_project, exp_pushes
-        self.stack = stack
+        self.always_project = check_flag("always_project", always_project)
+        self.exp_pushes = check_flag("exp_pushes", exp_pushes)
+        self.d_model, self.stack = d_model, stack
 
         def projection(given: int, wanted: int) -> torch.nn.Module:
             if given == wanted and not always_project:
@@ -99,12 +100,12 @@ class StackAttention(Attention[State]):
         return state
 
     def controls(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What the stack gets from x [B, n, d_model]: action logits [B, n, A], vectors [B, n, m] or None."""
+        """Return the action logits [B, n, A] and the vectors [B, n, m], or None, that the stack gets."""
         pushed = None if self.pushed is None else self.pushed(x)
         return self.actions(x), pushed.exp() if self.exp_pushes and pushed is not None else pushed
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """y_1..y_n, [B, n, d_model], and the stacks afterwards.
+        """Return y_1..y_n, [B, n, d_model], and the state afterwards.
 
         Args:
             x: [B, n, d_model].
@@ -156,23 +157,22 @@ class DotProductAttention(Attention[AttentionState]):
         d_model, heads = check_size("d_model", d_model), check_size("heads", heads)
         if d_model % heads:
             raise NdstackError(f"d_model is {d_model}, expected a positive multiple of heads, {heads}")
-        check_dropout(dropout)
-        self.d_model, self.heads, self.dropout = d_model, heads, dropout
+        self.d_model, self.heads, self.dropout = d_model, heads, check_dropout(dropout)
         self.query_key_value = torch.nn.Linear(d_model, 3 * d_model)
         self.output = torch.nn.Linear(d_model, d_model)
 
     def extra_repr(self) -> str:
-        """What `print` shows."""
+        """Return what `print` shows."""
         return f"heads={self.heads}, dropout={self.dropout}"
 
     def _start(self, batch_size: int, dtype: torch.dtype, device: torch.device | str) -> AttentionState:
-        """An empty cache."""
+        """Return an empty cache."""
         size = (batch_size, self.heads, 0, self.d_model // self.heads)
         empty = torch.empty(size, dtype=dtype, device=device)
         return AttentionState(empty, empty)
 
     def forward(self, x: Tensor, state: AttentionState | None = None) -> tuple[Tensor, AttentionState]:
-        """y_1..y_n, [B, n, d_model], and the cache afterwards.
+        """Return y_1..y_n, [B, n, d_model], and the state afterwards.
 
         Args:
             x: [B, n, d_model].
@@ -213,7 +213,7 @@ class DotProductAttention(Attention[AttentionState]):
 
 
 def _mask(past: int, n: int, device: torch.device) -> Tensor | None:
-    """Which of past + n keys each of n queries may see, [n, past + n], where it is not obvious.
+    """Return which of past + n keys each of n queries may see, [n, past + n], where it is not obvious.
 
     The function of torch aligns its own causal mask with the first key, which is right only without
     a past; and a single query sees all keys.
@@ -223,7 +223,8 @@ def _mask(past: int, n: int, device: torch.device) -> Tensor | None:
     return torch.ones(n, past + n, dtype=torch.bool, device=device).tril(past)
 
 
-def check_dropout(rate: float) -> None:
-    """Raise an error in one line unless the rate is a probability less than 1."""
-    if not 0.0 <= rate < 1.0:
-        raise NdstackError(f"dropout is {rate}, expected at least 0 and less than 1")
+def check_dropout(rate: object) -> float:
+    """Return the rate; raise an error in one line unless it is a probability less than 1."""
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0.0 <= rate < 1.0:
+        raise NdstackError(f"dropout is {rate!r}, expected at least 0 and less than 1")
+    return rate

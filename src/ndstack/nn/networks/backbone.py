@@ -1,4 +1,4 @@
-"""What a language model is built around: vectors in, vectors out, one a position, from left to right."""
+"""What a language model is built around: vectors in, vectors out, one per position, from left to right."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Backbone(Recordable, torch.nn.Module, ABC):
 
     @abstractmethod
     def start(self, batch_size: int, dtype: torch.dtype | None = None, device: Device = None) -> NetworkState:
-        """The networks before they have read anything.
+        """Return the networks before they have read anything.
 
         Args:
             batch_size: how many.
@@ -54,7 +54,7 @@ class Backbone(Recordable, torch.nn.Module, ABC):
         """
 
     def initial_output(self, state: NetworkState) -> Tensor:
-        """[B, output_size]: what comes out before anything has been read, `state` being that of `start`."""
+        """Return the output before anything has been read, [B, output_size]; `state` is that of `start`."""
         raise NdstackError(
             f"{type(self).__name__} has no output before it has read something; let it read BOS first"
         )

@@ -1,13 +1,14 @@
 """Recurrent controllers (section 3.2): the networks of torch, run over a sequence or stepped.
 
-The parameters live in `torch.nn.LSTM`, `torch.nn.GRU` or `torch.nn.RNN`, two biases a gate as in torch.
+The parameters live in `torch.nn.LSTM`, `torch.nn.GRU` or `torch.nn.RNN`, with two biases per gate, as in
+torch.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from ndstack.errors import NdstackError
 from ndstack.ops.lstm import lstm_cell
 from ndstack.ops.runtime.tracing import opaque
 
-_KINDS: dict[str, type[torch.nn.RNNBase]] = {
+_KINDS: dict[str, Callable[..., torch.nn.RNNBase]] = {
     "lstm": torch.nn.LSTM,
     "gru": torch.nn.GRU,
     "rnn": torch.nn.RNN,
@@ -33,11 +34,12 @@ class ControllerState(NamedTuple):
 
 
 def make_controller(kind: str, input_size: int, hidden_size: int, num_layers: int) -> torch.nn.Module:
-    """A controller of the given kind, batch first; registered ones are made with the three sizes."""
+    """Return a controller of the given kind, batch first; registered ones are made with the three sizes."""
+    if not isinstance(kind, str):
+        raise NdstackError(f"controller is {kind!r}, expected the name of one: {', '.join(_KINDS)}")
     own = _KINDS.get(kind)
     if own is not None:
-        sizes: dict[str, Any] = {"input_size": input_size, "hidden_size": hidden_size}
-        return own(**sizes, num_layers=num_layers, batch_first=True)
+        return own(input_size, hidden_size, num_layers, batch_first=True)
     make = register.controller.find(kind)
     if make is None:
         known = ", ".join((*_KINDS, *register.controller.names))
@@ -51,14 +53,14 @@ def make_controller(kind: str, input_size: int, hidden_size: int, num_layers: in
 
 
 def has_cells(controller: torch.nn.Module) -> bool:
-    """Whether it remembers c_t beside h_t: an LSTM, or a registered controller that says so."""
+    """Return whether it remembers c_t beside h_t: an LSTM, or a registered controller that says so."""
     return isinstance(controller, torch.nn.LSTM) or bool(getattr(controller, "has_cells", False))
 
 
 def run_controller(
     controller: torch.nn.Module, x: Tensor, memory: ControllerState
 ) -> tuple[Tensor, ControllerState]:
-    """A whole sequence [B, n, input_size] without a stack: h_1..h_n, [B, n, H], and the last memory."""
+    """Run a whole sequence [B, n, input_size] without a stack: h_1..h_n, [B, n, H], and the last memory."""
     if x.shape[1] == 0:
         return x.new_zeros(x.shape[0], 0, memory.hidden[0].shape[1]), memory
     hidden = torch.stack(memory.hidden)
@@ -77,13 +79,13 @@ def run_controller(
 
 @opaque
 def _has_mixed_lstm(device: str) -> bool:
-    """Whether torch's LSTM runs on this device in the precision of autocast."""
+    """Return whether torch's LSTM runs on this device in the precision of autocast."""
     return device != "cpu" or _has_lstm(torch.get_autocast_dtype(device))
 
 
 @functools.cache
 def _has_lstm(dtype: torch.dtype) -> bool:
-    """Whether it does on this CPU: oneDNN has no such LSTM for CPUs without AVX-512.
+    """Return whether it does on this CPU: oneDNN has no such LSTM for CPUs without AVX-512.
 
     Torch is asked once; its random numbers are not touched.
     """
@@ -98,7 +100,7 @@ def _has_lstm(dtype: torch.dtype) -> bool:
 
 
 def call_controller(controller: torch.nn.Module, x: Tensor, memory: ControllerState) -> ControllerState:
-    """One step of a controller that is called, as a network of torch is, with the input [B, input_size]."""
+    """Make one step of a controller by calling it, as a network of torch, with the input [B, input_size]."""
     return run_controller(controller, x[:, None], memory)[1]
 
 
@@ -131,7 +133,7 @@ def step_controller(
     reading: Tensor,
     memory: ControllerState,
 ) -> ControllerState:
-    """One step.
+    """Make one step.
 
     Args:
         controller: says which kind of cell.

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import torch
 
 from ndstack.settings.model import DEFAULTS, LayerInit
 from ndstack.stacks import Several, Stack, Stratification, Superposition
+from ndstack.stacks.base import AnyStack
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _begins(
     gain: float,
     apart: bool,
 ) -> dict[torch.nn.Module, _Begin]:
-    """The layers between networks, or stack attention, and their stacks.
+    """Return the layers between networks, or stack attention, and their stacks.
 
     Args as of `initialize`; the action layers are those of recurrent networks (True) and stack attention.
     """
@@ -114,8 +114,8 @@ def _fill(parameter: torch.Tensor, bound: float, generator: torch.Generator) -> 
     parameter.copy_(numbers.uniform_(-bound, bound, generator=generator))
 
 
-def _blocks(stack: Stack[Any]) -> dict[str, tuple[int, ...]]:
-    """How many actions and pushed numbers each of several superposition stacks has."""
+def _blocks(stack: AnyStack) -> dict[str, tuple[int, ...]]:
+    """Return how many actions and pushed numbers each of several superposition stacks has."""
     if not isinstance(stack, Superposition) or stack.synchronized:
         return {}
     return {"actions": (3,) * len(stack.sizes), "pushed": stack.sizes}

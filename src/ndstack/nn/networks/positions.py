@@ -2,8 +2,8 @@
 
     PE(t, 2i) = sin(t / 10000^(2i/d)),      PE(t, 2i+1) = cos(t / 10000^(2i/d))
 
-They are computed where they are needed, for any range of positions, so there is no longest sequence
-and a sequence read in chunks gets the same numbers as in one piece.
+They are computed where they are needed, for any range of positions. So there is no limit to the length of a
+sequence, and a sequence that is read in chunks gets the same numbers as one that is read at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def sinusoidal_positions(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """The encodings of the positions first, first + 1, ...: [length, size].
+    """Return the encodings of the positions first, first + 1, ...: [length, size].
 
     Args:
         first: the first position; the BOS symbol has position 0.

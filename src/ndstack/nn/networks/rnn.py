@@ -13,12 +13,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError, check_size
+from ndstack.errors import NdstackError, check_flag, check_size
 from ndstack.nn.fused import LSTMWeights, run_lstm
 from ndstack.nn.networks import controllers, unmodified
 from ndstack.nn.networks.backbone import Backbone, check_input
@@ -27,6 +27,7 @@ from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import refuse_recording, untraced
 from ndstack.settings.model import DEFAULTS
 from ndstack.stacks import Stack, State
+from ndstack.stacks.base import AnyStack
 from ndstack.stacks.state import Device
 
 
@@ -69,7 +70,7 @@ class StackRNN(Backbone):
         self,
         input_size: int,
         hidden_size: int,
-        stack: Stack[Any] | None,
+        stack: AnyStack | None,
         num_layers: int = 1,
         controller: str = DEFAULTS.controller,
         *,
@@ -82,8 +83,10 @@ class StackRNN(Backbone):
         input_size = check_size("input_size", input_size, 0)
         hidden_size, num_layers = check_size("hidden_size", hidden_size), check_size("num_layers", num_layers)
         reading_layers = check_size("reading_layers", reading_layers, 0)
+        push_hidden = check_flag("push_hidden", push_hidden)
+        output_reading = check_flag("output_reading", output_reading)
         _check_options(hidden_size, stack, push_hidden, reading_layers, output_reading)
-        if not normalize_reading:
+        if not check_flag("normalize_reading", normalize_reading):
             stack = _unnormalized(stack)
         reading_size = 0 if stack is None else stack.reading_size
         read_size = hidden_size if reading_layers else reading_size
@@ -107,7 +110,7 @@ class StackRNN(Backbone):
             self.reader = torch.nn.Sequential(*(part for one in layers for part in (one, torch.nn.Tanh())))
 
     def arguments(self) -> dict[str, object]:
-        """The arguments that make the same network again."""
+        """Return the arguments that make the same network again."""
         names = ("input_size", "hidden_size", "num_layers", "push_hidden", "reading_layers", "output_reading")
         return {name: getattr(self, name) for name in names} | {
             "stack": getattr(self.stack, "original", self.stack),
@@ -116,12 +119,12 @@ class StackRNN(Backbone):
         }
 
     def extra_repr(self) -> str:
-        """What `print` shows beside the unmodified."""
+        """Return what `print` shows besides the parts."""
         names = ("input_size", "hidden_size", "push_hidden", "reading_layers", "output_reading")
         return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
     def start(self, batch_size: int, dtype: torch.dtype | None = None, device: Device = None) -> RNNState:
-        """Hidden states and memory cells of zeros, and fresh stacks."""
+        """Return hidden states and memory cells of zeros, and fresh stacks."""
         batch_size = check_size("batch_size", batch_size, 0)
         like = next(self.controller.parameters())
         dtype, device = dtype or like.dtype, device or like.device
@@ -130,7 +133,7 @@ class StackRNN(Backbone):
         return RNNState(zeros, zeros if controllers.has_cells(self.controller) else (), stack)
 
     def initial_output(self, state: NetworkState) -> Tensor:
-        """[B, output_size]: h_0 and, with `output_reading`, r_0."""
+        """Return h_0 and, with `output_reading`, r_0: [B, output_size]."""
         state = self._own(state)
         if state.stack is None or not self.output_reading:
             return state.hidden[-1]
@@ -191,12 +194,12 @@ class StackRNN(Backbone):
         if not isinstance(state, RNNState):
             raise NdstackError(f"a {type(state).__name__} given, expected the RNNState of an earlier call")
         cells = self.num_layers if controllers.has_cells(self.controller) else 0
-        held: tuple[Any, Any] = (state.hidden, state.cells)  # a file may say anything
-        counts = [len(part) if isinstance(part, tuple) else -1 for part in held]
-        tensors = () if -1 in counts else (*held[0], *held[1])
+        held: tuple[object, object] = (state.hidden, state.cells)  # a file may say anything
+        parts = [part for part in held if isinstance(part, tuple)]
+        tensors = [tensor for part in parts for tensor in part]
         shape = (state.batch_size, self.hidden_size)
         if (
-            counts != [self.num_layers, cells]
+            [len(part) for part in parts] != [self.num_layers, cells]
             or not all(isinstance(t, Tensor) and t.shape == shape and t.is_floating_point() for t in tensors)
             or (state.stack is None) != (self.stack is None)
         ):
@@ -207,7 +210,7 @@ class StackRNN(Backbone):
         return state
 
     def _like(self, state: RNNState, x: Tensor) -> RNNState:
-        """What the controller carries, in the dtype of its input; it must be on the same device."""
+        """Return what the controller carries, in the dtype of its input; it must be on the same device."""
         memory = (*state.hidden, *state.cells)
         if any(tensor.device != x.device for tensor in memory):
             raise NdstackError(
@@ -227,7 +230,7 @@ class StackRNN(Backbone):
         return weight, torch.cat([self.actions.bias, self.pushed.bias])
 
     def _lstm(self, x: Tensor) -> tuple[Tensor, LSTMWeights]:
-        """What the input contributes to the gates, [B, n, 4H], and the weights, as `run_lstm` wants them."""
+        """Return what the input contributes to the gates, [B, n, 4H], and the weights, for `run_lstm`."""
         assert isinstance(self.controller, torch.nn.RNNBase)
         by_input, by_hidden, input_bias, hidden_bias = self.controller.all_weights[0]
         by_x, by_reading = by_input[:, : self.input_size], by_input[:, self.input_size :]
@@ -235,7 +238,7 @@ class StackRNN(Backbone):
         return gates, LSTMWeights(by_reading, by_hidden, *self._controls())
 
     def _by_steps(self, x: Tensor, state: RNNState) -> tuple[Tensor, Tensor, RNNState]:
-        """The hidden states [B, n, H], the readings [B, n, R] and the last state, step by step."""
+        """Return the hidden states [B, n, H], the readings [B, n, R] and the last state, step by step."""
         assert self.stack is not None
         advance, drives = self._stepper(x), self._drives and not self.push_hidden
         controls = self._controls() if drives else ()
@@ -259,7 +262,7 @@ class StackRNN(Backbone):
         return torch.stack(hidden, dim=1), torch.stack(readings, dim=1), RNNState(*memory, stack)
 
     def _stepper(self, x: Tensor) -> Callable[[int, Tensor, ControllerState], ControllerState]:
-        """A function of the number of a step, the reading and the memory before it: the controller's step."""
+        """Return a function of the number of a step, the reading and the memory: the controller's step."""
         controller = self.controller
         if not self._untouched(controller):
             return lambda t, reading, memory: controllers.call_controller(
@@ -271,7 +274,7 @@ class StackRNN(Backbone):
         )
 
     def _step_stack(self, state: State, top: Tensor) -> State:
-        """One step of the stack, from what the layers give when they are called."""
+        """Make one step of the stack, from what the layers give when they are called."""
         assert self.stack is not None
         assert self.actions is not None
         pushed = top if self.push_hidden else None
@@ -288,7 +291,7 @@ class StackRNN(Backbone):
         return new
 
 
-def _unnormalized(stack: Stack[Any] | None) -> Stack[Any]:
+def _unnormalized(stack: AnyStack | None) -> AnyStack:
     from ndstack.nn.networks.unnormalized import Unnormalized
 
     if stack is None:
@@ -298,7 +301,7 @@ def _unnormalized(stack: Stack[Any] | None) -> Stack[Any]:
 
 def _check_options(
     hidden_size: int,
-    stack: Stack[Any] | None,
+    stack: AnyStack | None,
     push_hidden: bool,
     reading_layers: int,
     output_reading: bool,

@@ -15,12 +15,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError, check_size
+from ndstack.errors import NdstackError, check_flag, check_size
 from ndstack.nn.networks.attention import (
     Attention,
     AttentionState,
@@ -33,10 +33,10 @@ from ndstack.nn.networks.positions import sinusoidal_positions
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import refuse_recording
 from ndstack.settings.model import DEFAULTS
-from ndstack.stacks.base import Stack, State
+from ndstack.stacks.base import AnyStack, Stack, State
 from ndstack.stacks.state import Device
 
-LayerKind = Literal["attention"] | Stack[Any]
+LayerKind = Literal["attention"] | AnyStack
 """`"attention"` for scaled dot-product attention; a stack for stack attention with that stack."""
 LAYERS: tuple[LayerKind, ...] = ("attention",) * 5
 """The layers of chapter 10's baseline."""
@@ -51,11 +51,12 @@ class TransformerLayer(torch.nn.Module):
         dropout: the rate of dropout on the hidden units and on what both sublayers give.
     """
 
-    def __init__(self, attention: Attention[Any], feedforward: int, dropout: float) -> None:
+    def __init__(
+        self, attention: Attention[AttentionState] | Attention[State], feedforward: int, dropout: float
+    ) -> None:
         super().__init__()
         d_model = attention.d_model
-        check_dropout(dropout)
-        feedforward = check_size("feedforward", feedforward)
+        dropout, feedforward = check_dropout(dropout), check_size("feedforward", feedforward)
         self.feedforward_size = feedforward
         self.attention_norm = torch.nn.LayerNorm(d_model)
         self.attention = attention
@@ -71,7 +72,7 @@ class TransformerLayer(torch.nn.Module):
     def forward(
         self, h: Tensor, state: AttentionState | State | None = None
     ) -> tuple[Tensor, AttentionState | State]:
-        """The outputs [B, n, d_model] of the layer for its inputs, and the state of its attention.
+        """Return the outputs [B, n, d_model] of the layer for its inputs, and the state of its attention.
 
         Args:
             h: [B, n, d_model].
@@ -132,7 +133,8 @@ class Transformer(Backbone):
         super().__init__()
         d_model = check_size("d_model", d_model)
         _check_kinds(layers)
-        self.exp_pushes = exp_pushes
+        dropout, self.exp_pushes = check_dropout(dropout), check_flag("exp_pushes", exp_pushes)
+        heads, feedforward = check_size("heads", heads), check_size("feedforward", feedforward)
         self.input_size = self.output_size = self.d_model = d_model
         self.input_scale = math.sqrt(d_model)
         self.layers = torch.nn.ModuleList(
@@ -149,7 +151,7 @@ class Transformer(Backbone):
         self.dropout = torch.nn.Dropout(dropout)
 
     def arguments(self) -> dict[str, object]:
-        """The arguments that make the same network again."""
+        """Return the arguments that make the same network again."""
         layers = self._all()
         kinds = [layer.attention for layer in layers]
         heads = [kind.heads for kind in kinds if isinstance(kind, DotProductAttention)]
@@ -165,7 +167,7 @@ class Transformer(Backbone):
     def start(
         self, batch_size: int, dtype: torch.dtype | None = None, device: Device = None
     ) -> TransformerState:
-        """Empty caches and fresh stacks; what is not given is that of the parameters."""
+        """Return empty caches and fresh stacks; what is not given is that of the parameters."""
         parts = (layer.attention for layer in self._all())
         return TransformerState(
             tuple(part.start(batch_size, dtype=dtype, device=device) for part in parts), time=0
@@ -204,9 +206,9 @@ class Transformer(Backbone):
         return [layer for layer in self.layers if isinstance(layer, TransformerLayer)]
 
 
-def _check_kinds(layers: Sequence[LayerKind]) -> None:
+def _check_kinds(layers: object) -> None:
     """Raise an error in one line unless every layer has a kind and every stack has one layer."""
-    if isinstance(layers, str) or not layers:
+    if isinstance(layers, str) or not isinstance(layers, Sequence) or not layers:
         raise NdstackError(f"layers {layers!r} given, expected a list of at least one kind of layer")
     stacks: set[int] = set()
     for number, kind in enumerate(layers, start=1):

@@ -1,8 +1,8 @@
 """Whether a part of a network is as it was made, so that its weights say all that it does.
 
-Where they do, several parts run as one operation. A layer that was replaced (LoRA, quantisation), or that has
+If they do, several parts run as one operation. A layer that was replaced (LoRA, quantisation), or that has
 hooks (pruning, weight normalisation of the older kind, those of users), has to be called instead.
-Parametrisations are weights: `layer.weight` gives what they make of it.
+Parametrisations do not count as changes, since `layer.weight` is what they compute.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from ndstack.ops.runtime import torch_internals
 
 
 def hooked(part: torch.nn.Module | None) -> bool:
-    """Whether something is to happen when the part is called besides what its class says."""
+    """Return whether something is to happen when the part is called besides what its class says."""
     if part is None:
         return False
     return "forward" in part.__dict__ or torch_internals.has_hooks(part)
 
 
 def is_linear(layer: torch.nn.Module) -> TypeGuard[torch.nn.Linear]:
-    """Whether it is a linear layer with a bias, and nothing else."""
+    """Return whether it is a linear layer with a bias, and nothing else."""
     return _class(layer) is torch.nn.Linear and getattr(layer, "bias", None) is not None and not hooked(layer)
 
 
 def is_recurrent(controller: torch.nn.Module, inputs: int, units: int, layers: int) -> bool:
-    """Whether it is a recurrent network of torch of these sizes, as `make_controller` makes them."""
+    """Return whether it is a recurrent network of torch of these sizes, as `make_controller` makes them."""
     if _class(controller) not in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN) or hooked(controller):
         return False
     assert isinstance(controller, torch.nn.RNNBase)
@@ -39,7 +39,7 @@ def is_recurrent(controller: torch.nn.Module, inputs: int, units: int, layers: i
 
 
 def _class(part: torch.nn.Module) -> type:
-    """The class of a part, or the one it had before it was parametrised."""
+    """Return the class of a part, or the one it had before it was parametrised."""
     kind = type(part)
     if kind.__module__.startswith("torch.nn.modules.") or not parametrize.is_parametrized(part):
         return kind

@@ -1,9 +1,9 @@
 """The nondeterministic stack with readings that are left unnormalised (section 11.2.2, change 3).
 
 A reading is then the total weight of the runs that end in each (state, top symbol), alpha_t, and not its
-share of all runs. It is had from an ordinary stack with one state more, s. One run enters s in the first step
-and stays there for ever, pushing the bottom symbol, always with weight 1. If Z_t is the weight of all runs,
-its share is 1 / Z_t, so
+share of all runs. It is computed by an ordinary stack with one additional state, s. One run enters s in the
+first step and stays there for ever, pushing the bottom symbol, always with weight 1. If Z_t is the weight of
+all runs, the share of this run is 1 / Z_t, so
 
     alpha_t[q, x] = p_t[q, x] / p_t[s, bottom],
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +29,7 @@ class UnnormalizedState(State):
     """What `Unnormalized` carries from step to step."""
 
     inner: NondeterministicState
-    """Of the stack with one state more."""
+    """The state of the stack with one additional state."""
 
 
 class Unnormalized(Stack[UnnormalizedState]):
@@ -40,7 +39,7 @@ class Unnormalized(Stack[UnnormalizedState]):
     1e153), where they stop, and the sum of all weights has no gradient any more.
 
     Args:
-        original: says states, symbols, window and all else; it is not used itself.
+        original: the stack whose states, symbols, window and other settings are meant; it is never run.
     """
 
     def __init__(self, original: Stack[NondeterministicState]) -> None:
@@ -60,14 +59,15 @@ class Unnormalized(Stack[UnnormalizedState]):
     def start(
         self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None
     ) -> UnnormalizedState:
-        """All stacks hold the bottom symbol, in state 0, with weight 1."""
+        """Return stacks that all hold the bottom symbol, in state 0, with weight 1."""
         reading = self.original.start(batch_size, dtype=dtype, device=device).reading
         return UnnormalizedState(reading, self.inner.start(batch_size, dtype=dtype, device=device))
 
-    def _fits(self, state: Any) -> bool:
-        inner = getattr(state, "inner", None)
+    def _fits(self, state: object) -> bool:
+        inner: object = getattr(state, "inner", None)
         return (
-            isinstance(inner, NondeterministicState)
+            isinstance(state, UnnormalizedState)
+            and isinstance(inner, NondeterministicState)
             and self.inner._belongs(inner)
             and inner.batch_size == len(state.reading)
         )
@@ -91,7 +91,7 @@ class Unnormalized(Stack[UnnormalizedState]):
         return weights, UnnormalizedState(weights[:, -1], inner)
 
     def _with_one_more(self, actions: Tensor, first: bool) -> Tensor:
-        """The log weights [B, n, A] of the given actions and of the run through the new state."""
+        """Return the log weights [B, n, A] of the given actions and of the run through the new state."""
         states, symbols = self.original.states, self.original.symbols
         kinds, shape = states * symbols, (*actions.shape[:2], states, symbols, states)
         sizes = [kinds * kinds, kinds * kinds, kinds * states]
@@ -108,5 +108,5 @@ class Unnormalized(Stack[UnnormalizedState]):
 
 
 def _least(dtype: torch.dtype) -> float:
-    """The least share that readings are divided by: the square of its inverse is still a number."""
+    """Return the least share that readings are divided by: the square of its inverse is still a number."""
     return math.sqrt(torch.finfo(dtype).tiny)

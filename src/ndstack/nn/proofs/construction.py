@@ -15,8 +15,9 @@ rounded away:
   h < -10⁻³⁰⁶ and 1/2 for h = 0. The first proof has the weight 1 here, which is right for real numbers, but
   in floats σ(tanh(tanh(p))) is 1/2 for p < 10⁻¹⁶.
 - The offset 1/b^t: "b = |Q|(2|Γ|+1), which is the maximum number of choices P can make from any given
-  configuration". Any b not less than the number of choices will do. Ours is 1 more than the greatest number
-  of transitions from one state and top symbol that scan the same symbol: small, so that b^n stays a float.
+  configuration". No b that is at least the number of choices is wrong. Ours is 1 more than the greatest
+  number of transitions from one state and top symbol that scan the same symbol: small, so that b^n stays a
+  float.
 
 Why this is exact. Every number that the stack computes from such weights is a quotient of two whole numbers
 of runs, neither above b^n, made of sums and products of non-negative floats: as long as b^n < 10³⁰⁰ it is 0
@@ -88,16 +89,16 @@ class ProofLayout:
         return 2 * kinds * kinds + kinds * len(self.states)
 
     def bytes_to_read(self, length: int) -> int:
-        """How many bytes reading a string takes, roughly: log weights with copies, and the stack's chart."""
+        """Return roughly how many bytes reading a string takes: log weights with copies, and the chart."""
         kinds, times = len(self.states) * len(self.tops), length + 2
         return 8 * (4 * self.actions * (length + 1) + kinds * kinds * times * (times + 4) // 2)
 
     def reading(self, state: str, top: str) -> int:
-        """Where the reading has the probability of a state and top symbol."""
+        """Return where the reading has the probability of a state and top symbol."""
         return self.states.index(state) * len(self.tops) + self.tops.index(top)
 
     def action(self, t: Transition) -> int:
-        """Where the actions have the log weight of a transition: push, then replace, then pop."""
+        """Return where the actions have the log weight of a transition: push, then replace, then pop."""
         Q, K = len(self.states), len(self.states) * len(self.tops)
         start = self.reading(t.state, t.pop[0])
         if t.action == "pop":
@@ -132,7 +133,7 @@ def with_trap(union: UnionPDA, symbols: tuple[str, ...]) -> UnionPDA:
 
 
 def compile_rnn(layout: ProofLayout) -> StackRNN:
-    """The StackRNN of the proofs."""
+    """Return the StackRNN of the proofs."""
     stack = Nondeterministic(len(layout.states), len(layout.tops))
     with torch.device("cpu"):
         rnn = StackRNN(len(layout.symbols), layout.units, stack).to(torch.float64)
@@ -181,7 +182,7 @@ def _set_actions(weight: Tensor, layout: ProofLayout) -> None:
 
 
 def compile_mlp(layout: ProofLayout) -> tuple[torch.nn.Linear, torch.nn.Linear]:
-    """The layers of y = σ(W₂ σ(W₁ h + b₁) + b₂).
+    """Return the layers of y = σ(W₂ σ(W₁ h + b₁) + b₂).
 
     For each accept unit there is a unit in the hidden layer with "its incoming weight ... to ∞"; "set the
     incoming weights from each to 1, and set the bias term to ... -k + 1/2".

@@ -50,7 +50,7 @@ def palindromes() -> CFG:
 
 
 def english() -> CFG:
-    """The grammar of figure 1.2. The figure forgets the word "saw"; here it is."""
+    """Return the grammar of figure 1.2. The figure forgets the word "saw"; here it is."""
     return CFG.fromstring("""
         S -> NP VP
         VP -> V NP | VP PP
@@ -102,7 +102,7 @@ intersections: dict[str, Callable[[], list[CFG]]] = {
 
 
 def example(name: str) -> Recognizer:
-    """The recogniser of one of `grammars` or `intersections`."""
+    """Return the recogniser of one of `grammars` or `intersections`."""
     return recognizer(grammars[name]() if name in grammars else intersections[name]())
 
 
@@ -123,7 +123,7 @@ class Ambiguity:
     apart: tuple[PDARun, ...]
 
     def lines(self) -> Iterator[str]:
-        """All of it, to be printed."""
+        """Yield all of it, as lines to print."""
         yield f"{len(self.trees)} trees of the grammar:"
         for tree in self.trees:
             yield f"  {tree.pformat(margin=1000)}"
@@ -138,7 +138,7 @@ class Ambiguity:
 
 
 def ambiguity(grammar: CFG, word: tuple[str, ...]) -> Ambiguity:
-    """The trees of a string and the runs of compiled automata on it.
+    """Return the trees of a string and the runs of compiled automata on it.
 
     With weight 1 for every rule, the weights of transitions, and so those of runs, count derivations.
     """

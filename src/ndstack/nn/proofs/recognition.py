@@ -32,7 +32,7 @@ Words = Iterable[Sequence[str]]
 
 
 def recognizer(machines: Machine | Sequence[Machine], *, max_bytes: int = MAX_BYTES) -> "Recognizer":
-    """A network that recognises the language of a grammar or PDA, or the intersection of several.
+    """Return a network that recognises the language of a grammar or PDA, or the intersection of several.
 
     Args:
         machines: one grammar or PDA, or a list. Weights are disregarded but for being 0 or not. A restricted
@@ -78,12 +78,12 @@ class Recognizer(torch.nn.Module):
         return self.layout.longest
 
     def extra_repr(self) -> str:
-        """What `print` shows beside the parts."""
+        """Return what `print` shows besides the parts."""
         sizes = f"languages={self.layout.parts}, states={len(self.layout.states)}"
         return f"{sizes}, stack_symbols={len(self.layout.tops)}, longest={self.longest}"
 
     def accepts(self, word: Sequence[str]) -> bool:
-        """Whether the network accepts a string: y > 1/2."""
+        """Return whether the network accepts a string: y > 1/2."""
         return bool(self([word])[0] > 0.5)
 
     @torch.no_grad()
@@ -102,7 +102,7 @@ class Recognizer(torch.nn.Module):
         return y
 
     def encode(self, words: Sequence[Sequence[str]]) -> Tensor:
-        """One-hot symbols of strings of one length, EOS at the end, [B, n + 1, symbols]."""
+        """Return one-hot symbols of strings of one length, EOS at the end, [B, n + 1, symbols]."""
         index = {a: i for i, a in enumerate(self.alphabet)}
         unknown, eos = len(index) + 1, len(index)
         numbers = [[*(index.get(a, unknown) for a in word), eos] for word in words]
@@ -115,7 +115,7 @@ class Recognizer(torch.nn.Module):
         return y[:, 0]
 
     def _batches(self, words: Sequence[Sequence[str]]) -> Iterator[list[int]]:
-        """The places of strings of one length, not too many at once."""
+        """Yield the places of strings of one length, not too many at once."""
         by_length: dict[int, list[int]] = {}
         for row, word in enumerate(words):
             by_length.setdefault(len(word), []).append(row)
@@ -130,7 +130,7 @@ class Recognizer(torch.nn.Module):
 
 
 def recognize_lines(grammars: Sequence[CFG], lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    """Each line and whether the compiled network accepts it, for the command line.
+    """Yield each line and whether the compiled network accepts it, for the command line.
 
     Args:
         grammars: one, or several for the intersection of their languages.
@@ -143,7 +143,7 @@ def recognize_lines(grammars: Sequence[CFG], lines: Iterable[str]) -> Iterator[t
 
 
 def split_line(line: str, alphabet: Sequence[str]) -> tuple[str, ...]:
-    """The symbols of a string as typed.
+    """Return the symbols of a string as typed.
 
     Characters if every symbol is one, else what is between spaces; where symbols contain spaces themselves
     ('the park'), the longest one that fits.
@@ -179,7 +179,7 @@ def _without_weights(machine: Machine) -> Machine:
 
 
 def _network(automata: Sequence[RestrictedPDA], alphabet: tuple[str, ...], max_bytes: int) -> ProofLayout:
-    """The automaton of the proof, and its layout, if the network is not too large."""
+    """Return the automaton of the proof, and its layout, if the network is not too large."""
     names = _shared_names(automata)
     renamed = [_rename(pda, names) for pda in automata]
     parts = union(renamed) if len(renamed) > 1 else UnionPDA(renamed[0], (renamed[0].accept,))
@@ -225,7 +225,7 @@ def _shared_names(automata: Sequence[RestrictedPDA]) -> list[str]:
 
 
 def _rename(pda: RestrictedPDA, shared: Sequence[str]) -> RestrictedPDA:
-    """The same names of stack symbols for all parts of a union, so that they share them."""
+    """Return the same names of stack symbols for all parts of a union, so that they share them."""
     names = dict(zip(pda.stack_alphabet, shared, strict=False))
 
     def rename(stack: tuple[str, ...]) -> tuple[str, ...]:
@@ -238,7 +238,7 @@ def _rename(pda: RestrictedPDA, shared: Sequence[str]) -> RestrictedPDA:
 
 
 def distinct(name: str, taken: Sequence[str]) -> str:
-    """The name, in as many angle brackets as it takes to be none of those that are taken."""
+    """Return the name, in as many angle brackets as it takes to be none of those that are taken."""
     while name in taken:
         name = f"<{name}>"
     return name

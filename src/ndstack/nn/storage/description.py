@@ -12,7 +12,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
@@ -27,8 +27,8 @@ from ndstack.nn.networks.rnn import StackRNN
 from ndstack.nn.networks.transformer import Transformer
 from ndstack.settings.model import InputKind, OutputKind
 from ndstack.stacks import Stack
+from ndstack.stacks.base import AnyStack
 
-AnyStack = Stack[Any]
 Part = AnyStack | Backbone
 Description = dict[str, JsonValue]
 STACKS = {
@@ -59,7 +59,7 @@ class ModelDescription(BaseModel):
     backbone: Description
 
     def make(self) -> LanguageModel:
-        """The model, whose parameters are not set yet; torch's own random numbers are not touched."""
+        """Return the model, whose parameters are not set yet; torch's own random numbers are not touched."""
         with torch.random.fork_rng(devices=[]):
             network = make_part(self.backbone, "backbone")
             if not isinstance(network, Backbone):
@@ -69,7 +69,7 @@ class ModelDescription(BaseModel):
 
 
 def describe_model(model: LanguageModel) -> ModelDescription:
-    """What this model is made of; an error says in one line what cannot be described."""
+    """Return what this model is made of; an error says in one line what cannot be described."""
     values = {
         "alphabet": model.alphabet,
         "input": model.input,
@@ -82,13 +82,13 @@ def describe_model(model: LanguageModel) -> ModelDescription:
 
 
 def describe_part(part: Part) -> Description:
-    """The kind of a stack or a network, and its arguments."""
+    """Return the kind of a stack or a network, and its arguments."""
     kind = _kind(part)
     return {"kind": kind} | {name: _plain(part, name, value) for name, value in _arguments(part).items()}
 
 
 def make_part(description: Mapping[str, object], place: str) -> Part:
-    """The stack or network of this description.
+    """Return the stack or network of this description.
 
     Args:
         description: as `describe_part` gives it, or as a file has it.
@@ -115,7 +115,7 @@ def make_part(description: Mapping[str, object], place: str) -> Part:
 
 
 def find_part(kind: str) -> type[Part] | None:
-    """The class of stacks or networks of this name."""
+    """Return the class of stacks or networks of this name."""
     found: object = getattr(stacks, STACKS[kind]) if kind in STACKS else NETWORKS.get(kind)
     found = found or register.stack.find(kind) or register.network.find(kind)
     if found is None:
@@ -151,7 +151,7 @@ def _arguments(part: Part) -> Mapping[str, object]:
 
 
 def _plain(part: Part, name: str, value: object) -> JsonValue:
-    """An argument as JSON."""
+    """Return an argument as JSON."""
     if isinstance(value, Stack | Backbone):
         return describe_part(value)
     if isinstance(value, list | tuple | torch.nn.ModuleList):
@@ -165,7 +165,7 @@ def _plain(part: Part, name: str, value: object) -> JsonValue:
     )
 
 
-def _restore(value: object, place: str) -> Any:
+def _restore(value: object, place: str) -> object:
     if isinstance(value, Mapping):
         return make_part(value, place)
     if isinstance(value, list | tuple):
@@ -187,7 +187,7 @@ def _check(make: type[Part], name: str, value: object, place: str) -> None:
 
 
 def _several(make: type[Part]) -> list[str]:
-    """The name of the parameter that takes any number of arguments: `stacks` of `Several(*stacks)`."""
+    """Return the name of the parameter that takes any number of arguments: `stacks` of `Several(*stacks)`."""
     parameters = inspect.signature(make).parameters.values()
     return [one.name for one in parameters if one.kind is one.VAR_POSITIONAL]
 
@@ -200,7 +200,7 @@ def _as_tuple(value: object, place: str) -> tuple[object, ...]:
 
 @functools.cache
 def _adapters(make: type[Part]) -> dict[str, TypeAdapter[object]]:
-    """What checks the arguments of a class, for those whose type is known."""
+    """Return what checks the arguments of a class, for those whose type is known."""
     found: dict[str, TypeAdapter[object]] = {}
     try:
         hints = typing.get_type_hints(make.__init__)

@@ -69,14 +69,14 @@ def load(
 
 
 def pack_tensors(tensors: dict[str, Tensor], note: str = "") -> bytes:
-    """The content of a safetensors file that carries a note and a checksum of everything."""
+    """Return the content of a safetensors file that carries a note and a checksum of everything."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     metadata = {"ndstack": json.dumps({"note": note, "sha256": _checksum(tensors, note)})}
     return safetensors.torch.save(tensors, metadata=metadata)  # one key: the order of several is not fixed
 
 
 def read_tensors(path: Path, expected: dict[str, Tensor] | None = None) -> tuple[dict[str, Tensor], str]:
-    """The tensors and the note of a file that `pack` made.
+    """Return the tensors and the note of a file that `pack` made.
 
     Args:
         path: the file.
@@ -99,7 +99,7 @@ def read_tensors(path: Path, expected: dict[str, Tensor] | None = None) -> tuple
 
 
 def read_note(path: Path) -> str:
-    """The note of a file that `pack` made, without its tensors; the checksum is not computed."""
+    """Return the note of a file that `pack` made, without its tensors; the checksum is not computed."""
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {}).get("ndstack", "{}"))

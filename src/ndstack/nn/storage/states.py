@@ -1,8 +1,8 @@
-"""States of networks as plain tensors, for files: everything a state holds, and nothing unpickled.
+"""States of networks as plain tensors, for files: everything that a state holds, and nothing is unpickled.
 
-The structure goes along as JSON in a tensor of bytes. The chart of a nondeterministic stack is kept only as
-far back as later steps can see; what is put back has the same numbers at the same places, so a network goes
-on exactly as it would have.
+The structure is kept as JSON in a tensor of bytes. The chart of a nondeterministic stack is kept only as far
+back as later steps can see. What is restored has the same numbers at the same places, so a network continues
+exactly as it would have.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WRONG = (KeyError, ValueError, TypeError, AttributeError, IndexError, RuntimeEr
 
 
 def pack_state(state: NetworkState) -> dict[str, Tensor]:
-    """The tensors of a state by name, its structure among them."""
+    """Return the tensors of a state by name, its structure among them."""
     tensors: dict[str, Tensor] = {}
     structure = _describe(state, tensors)
     text = json.dumps(structure).encode()
@@ -33,7 +33,7 @@ def pack_state(state: NetworkState) -> dict[str, Tensor]:
 
 
 def unpack_state(tensors: Mapping[str, Tensor]) -> NetworkState:
-    """The state that `pack_state` took apart; its tensors are on the CPU."""
+    """Return the state that `pack_state` took apart; its tensors are on the CPU."""
     try:
         structure = json.loads(bytes(tensors[STRUCTURE].tolist()))
         state = _restore(structure, tensors)
@@ -44,8 +44,8 @@ def unpack_state(tensors: Mapping[str, Tensor]) -> NetworkState:
     return state
 
 
-def _describe(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """A value as JSON; its tensors go to `tensors`."""
+def _describe(value: object, tensors: dict[str, Tensor]) -> dict[str, object]:
+    """Return a value as JSON; its tensors go to `tensors`."""
     if isinstance(value, Tensor):
         name = str(len(tensors))
         tensors[name] = value.detach().cpu().contiguous()
@@ -54,12 +54,12 @@ def _describe(value: Any, tensors: dict[str, Tensor]) -> Any:
         return {"tuple": [_describe(part, tensors) for part in value]}
     if isinstance(value, State | NetworkState):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        described = {name: _describe(part, tensors) for name, part in fields.items()}
-        return {"state": type(value).__name__, "fields": described}
+        own = {name: _describe(part, tensors) for name, part in fields.items()}
+        return {"state": type(value).__name__, "fields": own}
     if isinstance(value, Chart):
         packed = value.pack()
         parts = {"columns": packed.columns, "lost": packed.lost}
-        described = {name: _describe(part, tensors) for name, part in parts.items()}
+        described: dict[str, object] = {name: _describe(part, tensors) for name, part in parts.items()}
         described["times"] = [_describe(part, tensors) for part in packed.times]
         return {"chart": packed._asdict() | described}
     if value is None or isinstance(value, int | float | str):
@@ -100,8 +100,8 @@ def _check_batch(kind: type[object], parts: Iterable[object]) -> None:
 
 
 def _kinds() -> Iterator[type[State] | type[NetworkState]]:
-    """All kinds of states."""
-    waiting: list[Any] = [State, NetworkState]
+    """Yield all kinds of states."""
+    waiting: list[type[State] | type[NetworkState]] = [State, NetworkState]
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()

@@ -2,8 +2,8 @@
 
 This module is all that the rest of the package may use of this folder: `superposition.run`,
 `stratification.run` and `nondeterministic.run` for whole sequences, and `step_superposition` and
-`step_stratification` for single steps. Which pairs there are, and when they are used, is the business of
-`ndstack.nn.fused`. Importing this package compiles nothing and does not import numba.
+`step_stratification` for single steps. `ndstack.nn.fused` says which pairs there are, and when they are
+used. Importing this package compiles nothing and does not import numba.
 """
 
 from __future__ import annotations

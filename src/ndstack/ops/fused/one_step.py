@@ -24,7 +24,7 @@ def step_lstm(
     reading: Tensor,
     cells: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """h_t and c_t, then the readings and the new cells.
+    """Return h_t and c_t, then the readings and the new cells.
 
     Args:
         kernel: the compiled step of the stacks.

@@ -24,7 +24,7 @@ def run(
     reading: Tensor,
     elements: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """All steps, on CPU tensors.
+    """Run all steps, on CPU tensors.
 
     Args:
         inputs: [B, n, 4H], what the input contributes to the gates, biases included; n > 0.

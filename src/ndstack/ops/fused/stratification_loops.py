@@ -32,10 +32,9 @@ def forward(
 ):  # fmt: skip
     """The rows first..last-1 of a batch.
 
-    Shapes: inputs and gates [B, n, 4H], reading_weight [m, 4H], hidden_weight [H, 4H],
-    control_weight [H, 2+m], control_bias [2+m], memory and hidden [B, n, H], readings [B, n, m],
-    strengths [B, k], weights [B, n, 2], vectors [B, k+n, m] (the first k given), final, parents
-    and kept [B, k+n], befores [B, n].
+    Shapes: inputs and gates [B, n, 4H], reading_weight [m, 4H], hidden_weight [H, 4H], control_weight [H,
+    2+m], control_bias [2+m], memory and hidden [B, n, H], readings [B, n, m], strengths [B, k], weights [B,
+    n, 2], vectors [B, k+n, m] (the first k given), final, parents and kept [B, k+n], befores [B, n].
     """
     start, n = strengths.shape[1], inputs.shape[1]
     layers = reading_weight, hidden_weight, control_weight, control_bias
@@ -70,7 +69,7 @@ def backward(
 ):  # fmt: skip
     """The adjoint of `forward`; matrices are given as there.
 
-    `grad_vectors` [B, k+n, m] comes with the derivative by the vectors given back, and is changed.
+    `grad_vectors` [B, k+n, m] holds the derivative with respect to the vectors returned, and is added to.
     """
     n, m = weights.shape[1], vectors.shape[2]
     start = vectors.shape[1] - n

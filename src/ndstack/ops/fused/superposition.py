@@ -28,7 +28,7 @@ def run(
     cells: Tensor,
     depth: int | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """All steps, on CPU tensors.
+    """Run all steps, on CPU tensors.
 
     Args:
         inputs: [B, n, 4H], what the input contributes to the gates, biases included; n > 0.

@@ -1,4 +1,4 @@
-"""One step of an LSTM as one differentiable operation; torch's dozen cost more than a small layer."""
+"""One step of an LSTM as one differentiable operation; torch's dozen operations take longer than the work."""
 
 import functools
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _compiled = LazyModule("ndstack.ops.lstm.cell_loops")
 def lstm_cell(
     gates: Tensor, x: Tensor, hidden: Tensor, memory: Tensor, by_x: Tensor, by_hidden: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """h_t and c_t, [B, H] each.
+    """Return h_t and c_t, [B, H] each.
 
     Args:
         gates: what is added to the gates, [B, 4H] or [4H], ordered (input, forget, cell, output).
@@ -77,7 +77,7 @@ class _Cell(Operation):
 def cell_forward(
     added: Tensor, x: Tensor, hidden: Tensor, before: Tensor, by_x: Tensor, by_hidden: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The activated gates, h_t and c_t; arguments as for `lstm_cell`, c_{t-1} contiguous."""
+    """Return the activated gates, h_t and c_t; arguments as for `lstm_cell`, c_{t-1} contiguous."""
     gates = torch.addmm(added, x, by_x.t()).addmm_(hidden, by_hidden.t())
     (batch, units), dtype = before.shape, before.dtype
     (memory, memory_at), (shown, shown_at) = (
@@ -94,7 +94,7 @@ def cell_forward(
 def cell_backward(
     saved: Sequence[Tensor], grad_hidden: Tensor | None, grad_memory: Tensor | None, wanted: Sequence[bool]
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor | None, Tensor | None]:
-    """The adjoint of `cell_forward`.
+    """Compute the adjoint of `cell_forward`.
 
     Args:
         saved: gates, x, h_{t-1}, c_{t-1}, c_t, by_x, by_hidden.

@@ -28,7 +28,7 @@ def cell(gates, old_memory, memory, hidden):
 
 @_compiled
 def cell_backward(gates, old_memory, memory, grad_hidden, grad_memory, grad_gates):
-    """The adjoint of `cell`; `grad_memory` becomes the derivative by the old memory."""
+    """The adjoint of `cell`; `grad_memory` becomes the derivative with respect to the old memory."""
     size = memory.size
     squashed = grad_gates[3 * size :]
     copy(memory, squashed)
@@ -77,8 +77,8 @@ def controller_step_backward(
         layers: reading_weight, hidden_weight and control_weight, as there.
         start_memory: [H].
         grad_hidden, grad_controls, grad_gates: [n, H], [n, C] and, to be written, [n, 4H].
-        backward: the derivatives by hidden state, memory and reading that come from step t + 1;
-            become those by the ones before step t.
+        backward: the derivatives with respect to hidden state, memory and reading after step t, as far as
+            they come from step t + 1; they become those with respect to the ones before step t.
     """
     reading_weight, hidden_weight, control_weight = layers
     from_hidden, from_memory, from_reading = backward

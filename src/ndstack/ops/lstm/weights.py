@@ -27,7 +27,7 @@ class LSTMWeights(NamedTuple):
     """[C]."""
 
     def arrays(self, dtype: torch.dtype, units: int, reading: int, controls: int) -> tuple[Array, ...]:
-        """For compiled code, matrices transposed; an error unless they are of these sizes."""
+        """Return arrays for compiled code, matrices transposed, if they are of these sizes."""
         sizes = (reading, 4 * units), (units, 4 * units), (units, controls)
         turned = [array(matrix.t(), dtype, *size) for matrix, size in zip(self[:3], sizes, strict=True)]
         return *turned, array(self.control_bias, dtype, controls)
@@ -39,7 +39,7 @@ def weight_gradients(
     readings: tuple[Tensor, Tensor],
     hidden: tuple[Tensor, Tensor],
 ) -> LSTMWeights:
-    """The derivatives with respect to the weights.
+    """Return the derivatives with respect to the weights.
 
     Args:
         grad_gates: [B, n, 4H].

@@ -1,12 +1,12 @@
-"""The one door between tensors and compiled code: nobody else takes the address of memory.
+"""The one door between tensors and compiled code: no other module takes the address of memory.
 
-Compiled code believes what it is told about sizes. So whatever it reads or writes passes here, every time,
-and has to lie in the memory of the CPU, in one piece, with the dtype and the shape that the kernel will
-assume; anything else ends in an error of one line. Shapes are those of the tensors themselves.
+Compiled code does not check sizes. Therefore everything that it reads or writes is checked here, in every
+call: it has to be contiguous, in the memory of the CPU, and of the dtype and shape that the kernel assumes;
+anything else is an error of one line.
 
-What a kernel writes to is made here, too. With the environment variable NDSTACK_GUARD=1 every such buffer
-lies between guard bytes and begins as nan, and all guards are looked at whenever somebody passes the door: a
-kernel that writes beyond the end of its memory is found out, and one that reads there gives nan.
+Memory for a kernel to write to is made here, too. With the environment variable NDSTACK_GUARD=1 every such
+buffer lies between guard bytes and begins as nan, and all guards are checked in every call: a kernel that
+writes beyond the end of its memory causes an error, and one that reads there gives nan.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KIND = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
 """A number of the type to be found at an address, for each dtype that compiled code takes."""
 
 GUARD = os.environ.get("NDSTACK_GUARD", "") not in ("", "0")
-"""Whether buffers lie between guard bytes; slow, for looking for faults."""
+"""Whether buffers lie between guard bytes; this is slow, and meant for finding faults."""
 
 _ALIGNMENT = 64  # the widest vector registers
 _ZONE = 256  # guard bytes on each side
@@ -48,7 +48,7 @@ _LIKE = {dtype: torch.empty(0, dtype=dtype, device="cpu") for dtype in _NUMPY}
 
 
 def address(tensor: Tensor, dtype: torch.dtype, *shape: int) -> int:
-    """The address of a tensor's numbers, which have to be in one piece, of this dtype and shape."""
+    """Return the address of a tensor's numbers, which have to be contiguous and of this dtype and shape."""
     if (
         tensor.dtype is not dtype
         or tensor.shape != shape
@@ -66,7 +66,7 @@ def address(tensor: Tensor, dtype: torch.dtype, *shape: int) -> int:
 
 
 def rows(tensor: Tensor, dtype: torch.dtype, *shape: int) -> tuple[int, int]:
-    """The address of a matrix and the stride between its rows, each of which has to be in one piece."""
+    """Return the address of a matrix and the stride between its rows, each of which has to be contiguous."""
     if (
         tensor.dtype is not dtype
         or tensor.shape != shape
@@ -79,17 +79,17 @@ def rows(tensor: Tensor, dtype: torch.dtype, *shape: int) -> tuple[int, int]:
 
 
 def optional(tensor: Tensor | None, dtype: torch.dtype, *shape: int) -> int:
-    """As `address`; 0 for None."""
+    """Return what `address` does; 0 for None."""
     return 0 if tensor is None else address(tensor, dtype, *shape)
 
 
 def optional_rows(tensor: Tensor | None, dtype: torch.dtype, *shape: int) -> tuple[int, int]:
-    """As `rows`; zeros for None."""
+    """Return what `rows` does; zeros for None."""
     return (0, 0) if tensor is None else rows(tensor, dtype, *shape)
 
 
 def array(tensor: Tensor, dtype: torch.dtype, *shape: int) -> Array:
-    """A tensor's numbers as an array in one piece: its own memory if that is in one piece, else a copy."""
+    """Return a tensor's numbers as a contiguous array: its own memory if that is contiguous, or a copy."""
     if tensor.dtype is not dtype or tensor.shape != shape or not tensor.is_cpu or tensor.is_neg():
         raise _unfit(tensor, dtype, shape)
     if GUARD:
@@ -99,56 +99,56 @@ def array(tensor: Tensor, dtype: torch.dtype, *shape: int) -> Array:
 
 
 def written(tensor: Tensor, dtype: torch.dtype, *shape: int) -> Array:
-    """A tensor's own memory as an array, to be written to."""
+    """Return a tensor's own memory as an array, to be written to."""
     address(tensor, dtype, *shape)
     numbers: Array = tensor.detach().numpy()
     return numbers
 
 
 def of_table(numbers: Array) -> int:
-    """The address of an array that the caller has made and keeps alive."""
+    """Return the address of an array that the caller has made and keeps alive."""
     if not numbers.flags.c_contiguous:
-        raise NdstackError("a table of numbers that is not in one piece")
+        raise NdstackError("a table of numbers that is not contiguous")
     return int(numbers.ctypes.data)
 
 
 def empty(dtype: torch.dtype, *shape: int) -> Tensor:
-    """Memory for a kernel to write to, as a tensor in one piece; it holds anything."""
+    """Return memory for a kernel to write to, as a contiguous tensor that is not initialised."""
     if GUARD:
         return _guarded(dtype, shape, _PATTERN)
     return _LIKE[dtype].new_empty(shape)
 
 
 def empty_with_address(dtype: torch.dtype, *shape: int) -> tuple[Tensor, int]:
-    """As `empty`, with its address."""
+    """Return what `empty` does, with its address."""
     tensor = empty(dtype, *shape)
     return tensor, tensor.data_ptr()
 
 
 def zeros(dtype: torch.dtype, *shape: int) -> Tensor:
-    """Zeros that take memory only where they are touched, at a multiple of the size of a vector."""
+    """Return zeros that take memory only where they are touched, aligned to the size of a vector."""
     if GUARD:
         return _guarded(dtype, shape, 0)
     kind, size = _NUMPY[dtype], math.prod(shape)
-    flat: Any = np.zeros(size + _ALIGNMENT // np.dtype(kind).itemsize, kind)
+    flat: Array = np.zeros(size + _ALIGNMENT // np.dtype(kind).itemsize, kind)
     first = -flat.ctypes.data % _ALIGNMENT // flat.itemsize
     return torch.from_numpy(flat[first : first + size].reshape(shape))
 
 
 def _unfit(tensor: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> NdstackError:
-    pieces = "" if tensor.layout is torch.strided and tensor.is_contiguous() else ", not in one piece"
+    pieces = "" if tensor.layout is torch.strided and tensor.is_contiguous() else ", not contiguous"
     return NdstackError(
         f"{tensor.dtype} of shape {list(tensor.shape)} on {tensor.device}{pieces} given to compiled code, "
         f"expected {dtype} of shape {list(shape)} on the CPU"
     )
 
 
-_alive: dict[int, tuple[Any, int, tuple[int, ...]]] = {}
-_recent: collections.deque[Any] = collections.deque(maxlen=100)
+_alive: dict[int, tuple[weakref.ref[Array], int, tuple[int, ...]]] = {}
+_recent: collections.deque[Array] = collections.deque(maxlen=100)
 
 
 def _guarded(dtype: torch.dtype, shape: tuple[int, ...], fill: int) -> Tensor:
-    """Memory between guard bytes."""
+    """Return memory between guard bytes."""
     inspect()
     kind = _NUMPY[dtype]
     size = math.prod(shape) * np.dtype(kind).itemsize
@@ -157,7 +157,7 @@ def _guarded(dtype: torch.dtype, shape: tuple[int, ...], fill: int) -> Tensor:
     flat[first : first + size] = fill
     _alive[id(flat)] = (weakref.ref(flat), first, (size, *shape))
     weakref.finalize(flat, _alive.pop, id(flat), None)
-    _recent.append(flat)  # until somebody has looked at its guards
+    _recent.append(flat)  # until its guards have been checked
     return torch.from_numpy(flat[first : first + size].view(kind).reshape(shape))
 
 

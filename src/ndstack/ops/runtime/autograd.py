@@ -1,4 +1,4 @@
-"""What the differentiable operations around compiled code have in common."""
+"""What all differentiable operations around compiled code share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ndstack.ops.runtime.tracing import refuse_recording, transformed, untraced
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
-_NOTHING_TO_DO = contextlib.nullcontext()
 
 if TYPE_CHECKING:
 
@@ -43,12 +42,12 @@ Gradients = tuple[Tensor | None, ...]
 
 
 def contiguous_rows(tensor: Tensor) -> Tensor:
-    """The same numbers, each row in one piece, the rows not necessarily one after the other."""
+    """Return the same numbers with contiguous rows, which need not follow one another without gaps."""
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
 def compilable(tensor: Tensor) -> bool:
-    """Whether compiled code can take it; tracers and transforms must have the plain version instead."""
+    """Return whether compiled code can take the tensor; tracers and transforms need plain torch."""
     return (
         tensor.is_cpu
         and (tensor.dtype is torch.float32 or tensor.dtype is torch.float64)
@@ -65,14 +64,17 @@ def refuse_second_derivatives() -> None:
         )
 
 
+def autocast_enabled() -> bool:
+    """Return whether this is a region of `torch.autocast`."""
+    return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+
+
 def own_precision() -> contextlib.AbstractContextManager[None]:
-    """A region of code that computes in the dtypes that it is given, within `torch.autocast` too.
+    """Return a context in which code computes in the dtypes that it is given, even within `torch.autocast`.
 
     Autocast would hand it products in bfloat16, which compiled code cannot read.
     """
-    if not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
-        return _NOTHING_TO_DO
-    return _without_autocast()
+    return _without_autocast() if autocast_enabled() else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
@@ -82,10 +84,12 @@ def _without_autocast() -> Iterator[None]:
 
 
 def in_own_precision(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
-    """A function that runs in `own_precision`."""
+    """Return a function that runs in `own_precision`."""
 
     @functools.wraps(function)
     def wrapped(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
+        if not autocast_enabled():
+            return function(*arguments, **options)
         with own_precision():
             return function(*arguments, **options)
 
@@ -100,6 +104,8 @@ def opaque_in_own_precision(function: Callable[_Given, _Result]) -> Callable[_Gi
         if torch.compiler.is_dynamo_compiling():
             return untraced(call, *arguments, **options)
         refuse_recording()
+        if not autocast_enabled():
+            return function(*arguments, **options)
         with own_precision():
             return function(*arguments, **options)
 

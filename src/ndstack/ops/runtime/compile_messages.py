@@ -1,8 +1,8 @@
-"""Say that functions are being compiled, if that takes more than a moment.
+"""Announce that a function is being compiled, if that takes more than a moment.
 
-The line goes to the logger "ndstack" as a warning, which Python prints on standard error unless told
-otherwise; `logging.getLogger("ndstack").setLevel("ERROR")` silences it. Functions that come from the cache
-are not compiled, and nothing is said.
+The message goes to the logger "ndstack" as a warning, which Python prints on standard error by default;
+`logging.getLogger("ndstack").setLevel("ERROR")` silences it. A function that is found in the cache is not
+compiled, and not announced.
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
-"""How `torch.compile` calls what it must not trace; imported by `kernels.tracing` when it is first needed.
+"""How `torch.compile` calls what it must not trace.
 
-To import torch's own part of this takes seconds, which only those who compile shall wait for.
+`tracing` imports this module when it is first needed, since importing torch's own part of it takes seconds.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import torch
 
+_Result = TypeVar("_Result")
 
-def _call(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+
+def _call(function: Callable[..., _Result], *arguments: object, **options: object) -> _Result:
     return function(*arguments, **options)
 
 

@@ -7,11 +7,10 @@ term left out is below 1e-17. The result is within 2 units in the last place.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 
-from ndstack.ops.runtime.compiling import internal, loop
+from ndstack.ops.runtime.compiling import Flags, internal, loop
 
 LOWEST, HIGHEST = -708.0, 709.0
 """Beyond these, `exp_each` gives 0 and infinity; between them, all numbers are normal ones."""
@@ -23,7 +22,7 @@ _LOG_2, _LOG_2_REST = 0.6931471803691238, 1.9082149292705877e-10
 _ROUND = 6755399441055744.0
 """1.5 * 2**52: added to a number, it leaves the nearest integer in the last bits."""
 
-_FLAGS: dict[str, Any] = {
+_FLAGS: Flags = {
     "nogil": True,
     "boundscheck": False,
     "error_model": "numpy",

@@ -1,4 +1,4 @@
-"""Modules that are imported when they are first used, because to import numba takes a second."""
+"""Modules that are imported when they are first used, because importing numba takes a second."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class LazyModule:
-    """Has the attributes of a module, which is imported when one of them is first asked for.
+    """A stand-in for a module, which is imported when an attribute is first asked for.
 
     Args:
-        name: of the module, complete.
+        name: the full name of the module.
     """
 
     def __init__(self, name: str) -> None:

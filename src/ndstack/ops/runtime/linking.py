@@ -4,25 +4,24 @@
 numba optimises every compiled function together with all that it calls, and makes machine code of it, before
 it does the same with the caller: in a tree of functions five levels deep, most code is optimised five times.
 Here a function that only compiled code calls (a part) is left as numba has written it. The function that
-Python calls (the whole) takes in all its parts, makes them its own, and is optimised once.
+Python calls (the whole) is linked with all its parts, and the result is optimised once.
 
-Most of the time of LLVM would go into loops that do not matter, each of them unrolled, and copied for
-vectors and for arrays that overlap. So kernels (`kernel` of `simd`) are optimised for size, save the loops
-that all others live on (`loop` of `compiling`): these stay functions of their own and get all that LLVM
-can do.
+Most of LLVM's time would go into loops that do not matter, each of them unrolled, and copied for vectors and
+for arrays that overlap. So kernels (`kernel` of `simd`) are optimised for size, except the loops that take
+most of the time (`loop` of `compiling`): these stay functions of their own and are optimised fully.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
-from llvmlite.binding import parse_assembly
+from llvmlite.binding import ModuleRef, parse_assembly
 from numba.core import codegen
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 
 
 class _Nowhere:
-    """What a part needs of the code generator after lowering: nothing, for it does not run by itself."""
+    """The code generator of a part after lowering, which has nothing to do, since no part runs by itself."""
 
     @staticmethod
     def set_env(name: str, environment: object) -> None:
@@ -35,7 +34,7 @@ class _Part(codegen.JITCodeLibrary):
     codegen = _Nowhere()
     attribute = ""
 
-    def _optimize_functions(self, module: Any) -> None:
+    def _optimize_functions(self, module: ModuleRef) -> None:
         module.data_layout = self._codegen._data_layout
 
     def finalize(self) -> None:
@@ -44,7 +43,7 @@ class _Part(codegen.JITCodeLibrary):
     def get_pointer_to_function(self, name: str) -> int:
         return 0
 
-    def _get_module_for_linking(self) -> Any:
+    def _get_module_for_linking(self) -> ModuleRef:
         """For a caller that numba compiles in its own way: everything that this part is made of."""
         if self._shared_module is None:
             self._shared_module = parse_assembly(str(self._codegen._create_empty_module(self.name)))
@@ -56,7 +55,7 @@ class _Part(codegen.JITCodeLibrary):
 class _Whole(codegen.JITCodeLibrary):
     """Code that Python calls, with all its parts."""
 
-    def _optimize_functions(self, module: Any) -> None:
+    def _optimize_functions(self, module: ModuleRef) -> None:
         module.data_layout = self._codegen._data_layout
 
     def finalize(self) -> None:
@@ -76,9 +75,10 @@ class _Whole(codegen.JITCodeLibrary):
         self._finalize_final_module()
 
 
-def _tree(libraries: list[Any]) -> list[Any]:
-    """These and all that their parts are made of, each once, the parts first."""
-    found, left = dict.fromkeys(libraries), list(libraries)
+def _tree(libraries: Iterable[codegen.JITCodeLibrary]) -> list[codegen.JITCodeLibrary]:
+    """Return these libraries and all that their parts are made of, each once, the parts first."""
+    found = dict.fromkeys(libraries)
+    left = list(found)
     while left:
         library = left.pop()
         if isinstance(library, _Part):
@@ -88,7 +88,7 @@ def _tree(libraries: list[Any]) -> list[Any]:
     return sorted(found, key=lambda library: not isinstance(library, _Part))
 
 
-def _link(module: Any, libraries: list[Any]) -> dict[str, str]:
+def _link(module: ModuleRef, libraries: Iterable[codegen.JITCodeLibrary]) -> dict[str, str]:
     """Link these and all that their parts are made of into a module.
 
     Returns:
@@ -109,8 +109,8 @@ def _link(module: Any, libraries: list[Any]) -> dict[str, str]:
 class Compiler(CompilerBase):
     """numba's own compiler but for what becomes of the code."""
 
-    def define_pipelines(self) -> list[Any]:
-        """How a function is compiled: one pipeline."""
+    def define_pipelines(self) -> list[object]:
+        """Return the one pipeline that compiles a function."""
         if self.state.library is None:
             kind = _Part if self.state.flags.no_cpython_wrapper else _Whole
             self.state.library = kind(self.state.targetctx.codegen(), self.state.func_id.func_qualname)

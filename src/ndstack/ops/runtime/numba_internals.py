@@ -10,20 +10,21 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 _LOCATORS = ("UserProvidedCacheLocator", "InTreeCacheLocator", "UserWideCacheLocator")
 
 
-def _part(name: str, room: str = "core") -> Any:
-    """A module of numba; None if there is no such module."""
+def _part(name: str, room: str = "core") -> ModuleType | None:
+    """Return a module of numba; None if there is no such module."""
     try:
         return importlib.import_module(f"numba.{room}.{name}")
     except ImportError:
         return None
 
 
-def listen_to_compiler(started: Callable[[Any], None], ended: Callable[[Any], None]) -> bool:
+def listen_to_compiler(started: Callable[[object], None], ended: Callable[[object], None]) -> bool:
     """Call these functions with numba's dispatcher when a compilation starts and ends.
 
     Fallback: they are never called.
@@ -32,22 +33,19 @@ def listen_to_compiler(started: Callable[[Any], None], ended: Callable[[Any], No
         Whether numba can be listened to.
     """
     event = _part("event")
-    if not hasattr(event, "Listener") or not hasattr(event, "register"):
+    base, register = getattr(event, "Listener", None), getattr(event, "register", None)
+    if not isinstance(base, type) or not callable(register):
         return False
-
-    class Listener(event.Listener):  # type: ignore[name-defined, misc]
-        def on_start(self, event: Any) -> None:
-            started(event.data.get("dispatcher"))
-
-        def on_end(self, event: Any) -> None:
-            ended(event.data.get("dispatcher"))
-
-    event.register("numba:compile", Listener())
+    methods = {
+        "on_start": lambda self, event: started(event.data.get("dispatcher")),
+        "on_end": lambda self, event: ended(event.data.get("dispatcher")),
+    }
+    register("numba:compile", type("Listener", (base,), methods)())
     return True
 
 
-def compile_as_whole() -> dict[str, Any]:
-    """Flags that make numba optimise a function once, with all that it calls (see `linking`).
+def compile_as_whole() -> dict[str, type]:
+    """Return flags that make numba optimise a function once, with all that it calls (see `linking`).
 
     Fallback: no flags, and numba optimises each function as often as others that it is part of.
     """
@@ -74,23 +72,23 @@ def trust_indices(package: str) -> bool:
     Returns:
         Whether numba can be told.
     """
-    arrays = _part("arrayobj", "np")
-    plain = getattr(arrays, "fix_integer_index", None)
-    if plain is None:
+    arrays, types = _part("arrayobj", "np"), _part("types")
+    plain, whole = getattr(arrays, "fix_integer_index", None), getattr(types, "intp", None)
+    if arrays is None or plain is None or whole is None:
         return False
     prefix = "_ZN" + "".join(f"{len(part)}{part}" for part in package.split("."))
 
     def fix_integer_index(context: Any, builder: Any, kind: Any, index: Any, *rest: Any) -> Any:
         if builder.function.name.startswith(prefix):
-            return context.cast(builder, index, kind, _part("types").intp)
+            return context.cast(builder, index, kind, whole)
         return plain(context, builder, kind, index, *rest)
 
-    arrays.fix_integer_index = fix_integer_index
+    vars(arrays)["fix_integer_index"] = fix_integer_index
     return True
 
 
 def cache_folder(dispatcher: object) -> str | None:
-    """The folder in which numba keeps the code of a compiled function; None if it does not, or cannot say."""
+    """Return the folder in which numba keeps the code of a function; None if it is not known."""
     folder: object = getattr(getattr(dispatcher, "_cache", None), "cache_path", None)
     return folder if isinstance(folder, str) else None
 
@@ -108,28 +106,28 @@ def stamp_cache(folder: Path, stamp: Callable[[Path], bytes]) -> bool:
         Whether numba's cache has been told.
     """
     caching = _part("caching")
-    known: list[Any] | None = getattr(getattr(caching, "CacheImpl", None), "_locator_classes", None)
+    known: list[type] | None = getattr(getattr(caching, "CacheImpl", None), "_locator_classes", None)
     bases = [getattr(caching, name, None) or getattr(caching, f"_{name}", None) for name in _LOCATORS]
     if known is None or not all(bases):
         return False
-    known[:0] = [_stamping(base, folder, stamp) for base in bases]
+    known[:0] = [_stamping(base, folder, stamp) for base in bases if isinstance(base, type)]
     return True
 
 
-def _stamping(base: Any, folder: Path, stamp: Callable[[Path], bytes]) -> Any:
+def _stamping(base: type, folder: Path, stamp: Callable[[Path], bytes]) -> type:
     """One of numba's ways to find the place of compiled code, for one folder, with another stamp."""
 
-    def get_source_stamp(self: Any) -> bytes:
-        return stamp(self.source)
+    find: Callable[[type, object, str], object] = getattr(base, "from_function").__func__  # noqa: B009
 
-    def from_function(cls: Any, function: Any, file: str) -> Any:
+    def from_function(cls: type, function: object, file: str) -> object:
         source = Path(file).resolve()
-        if folder not in source.parents:
-            return None
-        found = base.from_function.__func__(cls, function, file)
+        found = find(cls, function, file) if folder in source.parents else None
         if found is not None:
-            found.source = source
+            vars(found)["source"] = source
         return found
 
-    methods = {"get_source_stamp": get_source_stamp, "from_function": classmethod(from_function)}
+    methods = {
+        "get_source_stamp": lambda self: stamp(self.source),
+        "from_function": classmethod(from_function),
+    }
     return type("Locator", (base,), methods)

@@ -1,29 +1,34 @@
 # mypy: allow-untyped-calls
 """Vectors as values in numba code: load, spread, multiply-add, store, sum up.
 
-The cubic part of Lang's algorithm is bound by multiply-adds only if sums stay in registers, which
-loops over arrays do not promise. With these operations a kernel says what is in a register. LLVM
-splits a vector into as many registers as the machine needs, so the code runs anywhere.
+The cubic part of Lang's algorithm is limited by multiply-adds only if sums stay in registers, which loops
+over arrays do not guarantee. With these operations a kernel says what is in a register. LLVM splits a vector
+into as many registers as the machine needs, so the code runs on any machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 from llvmlite.binding import get_host_cpu_features
 from numba import extending
 from numba.core import cgutils, types
+from numba.core.base import BaseContext
+from numba.core.typing.templates import Signature
 
-from ndstack.ops.runtime.compiling import compiler, internal, loop
+from ndstack.ops.runtime.compiling import Compiled, Flags, compiler, internal, loop
 
-struct_proxy: Any = cgutils.create_struct_proxy
+Emit = Callable[[BaseContext, ir.IRBuilder, Signature, Sequence[ir.Value]], ir.Value]
+"""A function that writes the LLVM code of an intrinsic, given the values of its arguments."""
+
+Typed = tuple[Signature, Emit]
+"""What numba wants to know of an intrinsic for given types of its arguments."""
 
 BYTES = 64 if "avx512f" in get_host_cpu_features() else 32
 """The size of a vector: one register of the widest kind, or two on machines with small ones."""
 
-_FLAGS: dict[str, Any] = {
+_FLAGS: Flags = {
     "nogil": True,
     "boundscheck": False,
     "error_model": "numpy",
@@ -32,13 +37,13 @@ _FLAGS: dict[str, Any] = {
 # Infinities keep their meaning: no "ninf", no "nnan".
 
 
-def entry(function: Callable[..., Any]) -> Any:
+def entry(function: Compiled) -> Compiled:
     """Compile a function when it is first called, and keep the code on disk."""
     return compiler(**_FLAGS)(function)
 
 
-def kernel(function: Callable[..., Any]) -> Any:
-    """The same for a function that only compiled code calls, and that makes no arrays, only views of them.
+def kernel(function: Compiled) -> Compiled:
+    """Compile a function that only compiled code calls, and that makes no arrays, only views of them.
 
     It does not count who uses an array, which would take longer than many a small loop. So a function that
     does count, an entry or a maker, must not get an array from it.
@@ -47,25 +52,27 @@ def kernel(function: Callable[..., Any]) -> Any:
     return internal(_nrt=False, **_FLAGS)(function)
 
 
-def kernel_loop(function: Callable[..., Any]) -> Any:
-    """A kernel that is a loop worth all that a compiler can do (see `linking`)."""
+def kernel_loop(function: Compiled) -> Compiled:
+    """Compile a kernel that is a loop worth full optimisation (see `linking`)."""
     return loop(**_FLAGS)(function)
 
 
-def maker(function: Callable[..., Any]) -> Any:
-    """The same for a function that makes arrays; not to be called by kernels."""
+def maker(function: Compiled) -> Compiled:
+    """Compile a function that only compiled code calls, and that makes arrays; kernels must not call it."""
     return internal(**_FLAGS)(function)
 
 
-def intrinsic(function: Callable[..., Any]) -> Any:
-    """A function of numba code that writes LLVM code itself."""
-    return extending.intrinsic(function)
+def intrinsic(function: Callable[..., Typed]) -> Compiled:
+    """Make a function of numba code that writes LLVM code itself."""
+    made: Compiled = extending.intrinsic(function)
+    return made
 
 
 class Vector(types.Type):
     """The numba type of a vector of float32 or float64."""
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: types.Type) -> None:
+        assert isinstance(dtype, types.Float)
         self.dtype = dtype
         super().__init__(name=f"Vector({dtype})")
 
@@ -77,25 +84,31 @@ class Vector(types.Type):
 
 @extending.register_model(Vector)
 class _VectorModel(extending.models.PrimitiveModel):
-    def __init__(self, dmm: Any, fe_type: Any) -> None:
+    def __init__(self, dmm: object, fe_type: Vector) -> None:
         element = ir.FloatType() if fe_type.dtype.bitwidth == 32 else ir.DoubleType()
         super().__init__(dmm, fe_type, ir.VectorType(element, fe_type.lanes))
 
 
-def _address(context: Any, builder: Any, array_type: Any, array: Any, place: Any) -> Any:
-    """The address of array[place]."""
-    struct = struct_proxy(array_type)(context, builder, value=array)
+def _address(
+    context: BaseContext, builder: ir.IRBuilder, array_type: types.Array, array: ir.Value, place: ir.Value
+) -> ir.Value:
+    """Return the address of array[place]."""
+    struct = cgutils.create_struct_proxy(array_type)(context, builder, value=array)
     return builder.gep(struct.data, [place])
 
 
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, place: Any) -> Any:
-    """The address of array[place], as an address of vectors."""
+def _pointer(
+    context: BaseContext, builder: ir.IRBuilder, array_type: types.Array, array: ir.Value, place: ir.Value
+) -> ir.Value:
+    """Return the address of array[place], as an address of vectors."""
     address = _address(context, builder, array_type, array, place)
     vector = context.get_value_type(Vector(array_type.dtype))
     return builder.bitcast(address, vector.as_pointer())
 
 
-def _declare(builder: Any, name: str, vector: Any, signature: Any) -> Any:
+def _declare(
+    builder: ir.IRBuilder, name: str, vector: ir.VectorType, signature: ir.FunctionType
+) -> ir.Function:
     """One of LLVM's own functions on vectors."""
     bits = 32 if vector.element == ir.FloatType() else 64
     full = f"{name}.v{vector.count}f{bits}"
@@ -104,36 +117,42 @@ def _declare(builder: Any, name: str, vector: Any, signature: Any) -> Any:
 
 
 @intrinsic
-def load(typingctx: Any, array: Any, place: Any) -> Any:
-    """The vector that starts at array[place]; the array is one-dimensional and contiguous."""
+def load(typingctx: object, array: types.Array, place: types.Integer) -> Typed:
+    """Return the vector that starts at array[place]; the array is one-dimensional and contiguous."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def emit(
+        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+    ) -> ir.Value:
         pointer = _pointer(context, builder, signature.args[0], *args)
         value = builder.load(pointer)
         value.align = signature.args[0].dtype.bitwidth // 8
         return value
 
-    return Vector(array.dtype)(array, types.intp), codegen
+    return Vector(array.dtype)(array, types.intp), emit
 
 
 @intrinsic
-def store(typingctx: Any, array: Any, place: Any, vector: Any) -> Any:
+def store(typingctx: object, array: types.Array, place: types.Integer, vector: Vector) -> Typed:
     """Write the vector to array[place:]."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def emit(
+        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+    ) -> ir.Value:
         pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
         instruction = builder.store(args[2], pointer)
         instruction.align = signature.args[0].dtype.bitwidth // 8
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, vector), codegen
+    return types.void(array, types.intp, vector), emit
 
 
 @intrinsic
-def spread(typingctx: Any, array: Any, place: Any) -> Any:
-    """The number array[place] in every lane."""
+def spread(typingctx: object, array: types.Array, place: types.Integer) -> Typed:
+    """Return the number array[place] in every lane."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def emit(
+        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+    ) -> ir.Value:
         array_type = signature.args[0]
         number = builder.load(_address(context, builder, array_type, *args))
         vector = context.get_value_type(Vector(array_type.dtype))
@@ -143,32 +162,31 @@ def spread(typingctx: Any, array: Any, place: Any) -> Any:
         lanes = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None)
         return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), lanes)
 
-    return Vector(array.dtype)(array, types.intp), codegen
+    return Vector(array.dtype)(array, types.intp), emit
 
 
 @intrinsic
-def fma(typingctx: Any, left: Any, right: Any, total: Any) -> Any:
+def fma(typingctx: object, left: Vector, right: Vector, total: Vector) -> Typed:
     """left * right + total, rounded once."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def emit(
+        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+    ) -> ir.Value:
         kind = args[0].type
         function = _declare(builder, "llvm.fma", kind, ir.FunctionType(kind, [kind] * 3))
         return builder.call(function, args)
 
-    return left(left, right, total), codegen
+    return left(left, right, total), emit
 
 
 @intrinsic
-def plus(typingctx: Any, left: Any, right: Any) -> Any:
+def plus(typingctx: object, left: Vector, right: Vector) -> Typed:
     """left + right."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fadd(*args)
-
-    return left(left, right), codegen
+    return left(left, right), lambda _, builder, signature, args: builder.fadd(*args)
 
 
-def _fold(builder: Any, left: Any, right: Any, parts: int) -> Any:
+def _fold(builder: ir.IRBuilder, left: ir.Value, right: ir.Value, parts: int) -> ir.Value:
     """Two vectors of `parts` sums each in the making, to one of twice as many, half as long."""
     count = left.type.count
     length = count // parts
@@ -182,10 +200,14 @@ def _fold(builder: Any, left: Any, right: Any, parts: int) -> Any:
 
 
 @intrinsic
-def store_sums(typingctx: Any, array: Any, place: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+def store_sums(
+    typingctx: object, array: types.Array, place: types.Integer, a: Vector, b: Vector, c: Vector, d: Vector
+) -> Typed:
     """array[place : place + 4] = the sums of the lanes of four vectors."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def emit(
+        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+    ) -> ir.Value:
         one, two, three, four = args[2:]
         sums = _fold(builder, _fold(builder, one, two, 1), _fold(builder, three, four, 1), 2)
         count = sums.type.count
@@ -202,37 +224,34 @@ def store_sums(typingctx: Any, array: Any, place: Any, a: Any, b: Any, c: Any, d
         instruction.align = signature.args[0].dtype.bitwidth // 8
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, a, b, c, d), codegen
+    return types.void(array, types.intp, a, b, c, d), emit
 
 
 @intrinsic
-def least_positive(typingctx: Any, left: Any, right: Any) -> Any:
+def least_positive(typingctx: object, left: Vector, right: Vector) -> Typed:
     """In each lane the smaller of two numbers, where `right` counts only if it is positive."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def emit(
+        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+    ) -> ir.Value:
         positive = builder.fcmp_ordered(">", args[1], ir.Constant(args[1].type, None))
         smaller = builder.fcmp_ordered("<", args[1], args[0])
         return builder.select(builder.and_(positive, smaller), args[1], args[0])
 
-    return left(left, right), codegen
+    return left(left, right), emit
 
 
 @intrinsic
-def zeros(typingctx: Any, array: Any) -> Any:
-    """A vector of zeros, of the array's dtype."""
+def zeros(typingctx: object, array: types.Array) -> Typed:
+    """Return a vector of zeros, of the array's dtype."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        vector = context.get_value_type(Vector(signature.args[0].dtype))
-        return ir.Constant(vector, None)
-
-    return Vector(array.dtype)(array), codegen
+    kind = Vector(array.dtype)
+    return kind(array), lambda context, *_: ir.Constant(context.get_value_type(kind), None)
 
 
 @intrinsic
-def lanes(typingctx: Any, array: Any) -> Any:
-    """How many numbers a vector of the array's dtype holds."""
+def lanes(typingctx: object, array: types.Array) -> Typed:
+    """Return how many numbers a vector of the array's dtype holds."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return context.get_constant(types.intp, Vector(signature.args[0].dtype).lanes)
-
-    return types.intp(array), codegen
+    count = Vector(array.dtype).lanes
+    return types.intp(array), lambda context, *_: context.get_constant(types.intp, count)

@@ -32,7 +32,7 @@ class StepKernel(Protocol):
     """
 
     def forward_step(self, cells: Tensor, given: Sequence[Tensor], limit: int) -> tuple[Tensor, Tensor]:
-        """The readings, [B, R], and the new cells of stacks that are at most `limit` deep."""
+        """Return the readings, [B, R], and the new cells of stacks that are at most `limit` deep."""
 
     def backward_step(
         self,
@@ -42,11 +42,11 @@ class StepKernel(Protocol):
         grad_reading: Tensor | None,
         grad_new: Tensor | None,
     ) -> list[Tensor]:
-        """The derivatives with respect to the cells and all that is given; None stands for zeros."""
+        """Return the derivatives with respect to the cells and all that is given; None stands for zeros."""
 
 
 def step(kernel: StepKernel, limit: int, cells: Tensor, *given: Tensor) -> tuple[Tensor, Tensor]:
-    """The readings and the new cells; arguments as those of `StepKernel.forward_step`."""
+    """Make one step of stacks: the readings and the new cells; arguments as in `StepKernel.forward_step`."""
     result: tuple[Tensor, Tensor] = _Step.apply(kernel, limit, cells, *given)
     return result
 
@@ -63,8 +63,9 @@ class _Step(Operation):
         *bias: Tensor,
     ) -> tuple[Tensor, Tensor]:
         cells, first = cells.contiguous(), contiguous_rows(first)
-        second = second.contiguous() if bias else contiguous_rows(second)
-        given = first, second, *(tensor.contiguous() for tensor in bias)
+        given: tuple[Tensor, ...] = first, contiguous_rows(second)
+        if bias:
+            given = first, second.contiguous(), bias[0].contiguous()
         reading, new = kernel.forward_step(cells, given, limit)
         ctx.save_for_backward(cells, *given, new)
         ctx.set_materialize_grads(False)
@@ -80,7 +81,7 @@ class _Step(Operation):
 def backward(
     kernel: StepKernel, saved: Sequence[Tensor], grad_reading: Tensor | None, grad_new: Tensor | None
 ) -> list[Tensor]:
-    """The derivatives of a step; `saved` is the cells, all that was given, and the new cells."""
+    """Return the derivatives of a step; `saved` is the cells, all that was given, and the new cells."""
     cells, *given, new = saved
     grad_reading = None if grad_reading is None else contiguous_rows(grad_reading)
     grad_new = None if grad_new is None else grad_new.contiguous()
@@ -90,7 +91,7 @@ def backward(
 def addresses_of_given(
     given: Sequence[Tensor], dtype: torch.dtype, batch: int, actions: int, pushed: int
 ) -> tuple[int, ...]:
-    """Where compiled code finds what drives a step (see `drive_loops.read_controls`)."""
+    """Return where compiled code finds what drives a step (see `drive_loops.read_controls`)."""
     if len(given) == 2:
         return *rows(given[0], dtype, batch, actions), *rows(given[1], dtype, batch, pushed), 0, 0, 0
     (hidden, weight, bias), size = given, actions + pushed
@@ -100,10 +101,7 @@ def addresses_of_given(
 
 
 def room_for_gradients(cells: Tensor, given: Sequence[Tensor]) -> tuple[list[Tensor], list[int]]:
-    """Memory for the derivatives with respect to these, and four addresses; the last is 0 without a layer."""
-    grads, places = [], []
-    for tensor in (cells, *given):
-        grad, place = empty_with_address(tensor.dtype, *tensor.shape)
-        grads.append(grad)
-        places.append(place)
-    return grads, places if len(places) == 4 else [*places, 0]
+    """Return memory for the derivatives with respect to these, and four addresses, of which one may be 0."""
+    made = [empty_with_address(cells.dtype, *tensor.shape) for tensor in (cells, *given)]
+    places = [place for _, place in made]
+    return [grad for grad, _ in made], places if len(places) == 4 else [*places, 0]

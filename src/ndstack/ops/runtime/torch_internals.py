@@ -16,7 +16,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 def backward_pass() -> int:
-    """A number for the backward pass that is running in this thread, different for every pass.
+    """Return a number for the backward pass that is running in this thread, different for every pass.
 
     Fallback: always 0. A backward pass that follows one that an error has ended must then not reuse its
         graph.
@@ -25,7 +25,7 @@ def backward_pass() -> int:
 
 
 def transforms_active() -> bool:
-    """Whether a transform of `torch.func`, or forward-mode differentiation, is active.
+    """Return whether a transform of `torch.func`, or forward-mode differentiation, is active.
 
     Fallback: False. Such a transform then fails inside torch, with torch's own message.
     """
@@ -34,7 +34,7 @@ def transforms_active() -> bool:
 
 
 def has_hooks(module: torch.nn.Module) -> bool:
-    """Whether hooks run when the module is called, its own or those of all modules.
+    """Return whether hooks run when the module is called, its own or those of all modules.
 
     Fallback: True, so that the module is called and nothing that it does is left out.
     """

@@ -1,16 +1,16 @@
-"""What tracers and transforms of torch meet at the operations of stacks.
+"""What happens when torch traces or transforms the operations of stacks.
 
-`torch.compile` calls these operations as they are, between the graphs that it makes of all else: they are
-compiled already, and it must not trace numba's compiler. `torch.export` and `torch.jit` record operations of
-torch alone, and the transforms of `torch.func` need rules that compiled operations do not have: both are told
-so in one line, where there is no version in plain torch.
+`torch.compile` calls these operations as they are, between the graphs that it makes of everything else: they
+are compiled already, and numba's compiler must not be traced. `torch.export` and `torch.jit` record only
+operations of torch, and the transforms of `torch.func` need rules that compiled operations do not have. Where
+there is no version in plain torch, both are refused in one line.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import NoReturn, ParamSpec, TypeVar
 
 import torch
 
@@ -22,7 +22,7 @@ _Result = TypeVar("_Result")
 
 
 def opaque(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
-    """A function that `torch.compile` does not trace, and that `torch.export` and `torch.jit` cannot."""
+    """Return a function that `torch.compile` does not trace, and `torch.export` and `torch.jit` cannot."""
 
     @functools.wraps(function)
     def call(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
@@ -43,7 +43,7 @@ def untraced(function: Callable[..., _Result], *arguments: object, **options: ob
 
 
 def transformed() -> bool:
-    """Whether a transform of `torch.func`, or forward-mode differentiation, is at work."""
+    """Return whether a transform of `torch.func`, or forward-mode differentiation, is at work."""
     return torch_internals.transforms_active()
 
 
@@ -65,7 +65,7 @@ def refuse_recording() -> None:
 
 
 def refuse(tool: str) -> NoReturn:
-    """Say no in one line."""
+    """Raise an error in one line that says what to use instead."""
     raise NdstackError(
         f"{tool} cannot take a network of ndstack: stacks are compiled operations and states are no tensors; "
         "use the network as it is, in torch.inference_mode() or with torch.compile, and save() to move it"
@@ -75,6 +75,6 @@ def refuse(tool: str) -> NoReturn:
 class Recordable:
     """A module that answers `torch.jit.script` in one line."""
 
-    def __prepare_scriptable__(self) -> Any:
-        """What `torch.jit.script` calls first."""
+    def __prepare_scriptable__(self) -> NoReturn:
+        """Refuse `torch.jit.script`, which calls this method first."""
         refuse("torch.jit.script")

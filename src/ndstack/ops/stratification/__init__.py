@@ -25,7 +25,7 @@ else:
 
 
 def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """One step.
+    """Make one step.
 
     Args:
         elements: [B, k, 1+m], bottom first, each a strength and then a vector.
@@ -41,7 +41,7 @@ def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Te
 
 
 def step_from_hidden(elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """One step from the hidden state of a controller.
+    """Make one step from the hidden state of a controller.
 
     Args:
         elements: [B, k, 1+m], bottom first, each a strength and then a vector.
@@ -62,7 +62,7 @@ def step_from_hidden(elements: Tensor, hidden: Tensor, weight: Tensor, bias: Ten
 def scan(
     strengths: Tensor, actions: Tensor, vectors: Tensor, *, logits: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """A whole sequence of steps.
+    """Make a whole sequence of steps.
 
     Args:
         strengths: [N, k], of the elements to start from.

@@ -24,7 +24,7 @@ from ndstack.ops.stratification import step_loops
 
 
 def forward_step(elements: Tensor, given: Sequence[Tensor], limit: int) -> tuple[Tensor, Tensor]:
-    """As `ndstack.ops.runtime.stack_step.StepKernel` wants it; there is no limit."""
+    """Make one step, as `stack_step.StepKernel` describes it; there is no limit."""
     (batch, k, width), dtype = elements.shape, elements.dtype
     new, new_at = empty_with_address(dtype, batch, k + 1, width)
     reading, reading_at = empty_with_address(dtype, batch, width - 1)
@@ -42,7 +42,7 @@ def backward_step(
     grad_reading: Tensor | None,
     grad_new: Tensor | None,
 ) -> list[Tensor]:
-    """As `ndstack.ops.runtime.stack_step.StepKernel` wants it."""
+    """Compute the adjoint of a step, as `stack_step.StepKernel` describes it."""
     (batch, k, width), dtype, after = elements.shape, elements.dtype, new.shape
     grads, places = room_for_gradients(elements, given)
     step_loops.step_backward(
@@ -54,7 +54,7 @@ def backward_step(
 
 
 def scan(strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool) -> tuple[Tensor, Tensor]:
-    """As `ndstack.ops.stratification.naive.scan`."""
+    """Make a whole sequence of steps, as `naive.scan` does."""
     result: tuple[Tensor, Tensor] = _Scan.apply(strengths, actions, vectors, logits)
     return result
 

@@ -1,18 +1,17 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
 """Compiled loops of the stratification stack (section 3.3.1), used by `cpu`.
 
-An element whose strength has reached 0 never counts again, and elements lose strength from the
-top down, so those that still count form a true stack. A scan keeps it as a chain: `parent[i]` is
-the element on which i was laid, fixed for good. Undoing a step on the way back takes one number a
-step, the strength that the element left half eaten had before; so memory is linear in n, and so is
-time, but for the elements within the top slice of thickness 1 that each reading looks at.
+An element whose strength has reached 0 never counts again, and elements lose strength from the top down, so
+those that still count form a true stack. A scan keeps it as a chain: `parent[i]` is the element on which i
+was laid, which never changes. To undo a step on the way back it takes one number per step, the strength that
+the partly removed element had before. So memory is linear in n, and so is time, except for the elements
+within the top slice of thickness 1, which each reading sums over.
 
-At a tie max(0, x) has derivative 0 and min(a, b) gives half to each, as `torch.relu` and
-`torch.minimum` do.
+At a tie max(0, x) has derivative 0 and min(a, b) gives half to each, as `torch.relu` and `torch.minimum` do.
 
-Elements that no longer count are passed over. By the equations they count with weight 0, which matters where
-a number has no meaning: 0 nan is nan. So what the elements so far contribute in this way is kept beside them,
-`base`, and an action that is nan makes all of it nan, and all strengths.
+Elements that no longer count are skipped. According to the equations they count with weight 0, which matters
+where a number is not finite, because 0 times nan is nan. So what the elements so far contribute in this way
+is kept in `base`, and an action that is nan makes all of it, and all strengths, nan.
 """
 
 import numpy as np
@@ -111,7 +110,7 @@ def pop_thickness(amount, top, parent, strength):
 
 @_internal
 def pop_backward(amount, old_top, new_top, before, parent, strength, grad_strength):
-    """Undo `pop_thickness` and return the derivative by its amount; `grad_strength` becomes that before."""
+    """Undo `pop_thickness`, update `grad_strength`, and return the derivative with respect to the amount."""
     above = strength.dtype.type(0)
     i = old_top
     while i != new_top:
@@ -201,7 +200,7 @@ def scan(
     first, last, strengths, actions, vectors, logits,
     weights, readings, final, parents, kept, befores,
 ):  # fmt: skip
-    """All steps of the rows first..last-1, one row a stack.
+    """All steps of the rows first..last-1; each row is a stack.
 
     Shapes: strengths [N, k], actions and weights (push, pop) [N, n, 2], vectors [N, k+n, m],
     readings [N, n, m], final, parents and kept [N, k+n], befores [N, n].

@@ -14,18 +14,18 @@ from torch import Tensor
 
 
 def update(strengths: Tensor, push: Tensor, pop: Tensor) -> Tensor:
-    """The strengths [N, k+1] after one step, from those before, [N, k]; push and pop are [N]."""
+    """Return the strengths [N, k+1] after one step, from those before, [N, k]; push and pop are [N]."""
     rest = torch.relu(strengths - torch.relu(pop[:, None] - _above(strengths)))
     return torch.cat([rest, push[:, None]], dim=1)
 
 
 def reading_weights(strengths: Tensor) -> Tensor:
-    """What each element contributes to the reading: strengths cut to the top slice, [N, k]."""
+    """Return what each element contributes to the reading: strengths cut to the top slice, [N, k]."""
     return torch.minimum(strengths, torch.relu(1 - _above(strengths)))
 
 
 def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """One step."""
+    """Make one step."""
     push, pop = actions.sigmoid().unbind(1)
     strengths = update(elements[:, :, 0], push, pop)
     all_vectors = torch.cat([elements[:, :, 1:], vectors[:, None]], dim=1)
@@ -34,7 +34,7 @@ def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Te
 
 
 def scan(strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool) -> tuple[Tensor, Tensor]:
-    """A whole sequence of steps."""
+    """Make a whole sequence of steps."""
     n, weights = actions.shape[1], []
     push, pop = (actions.sigmoid() if logits else actions).unbind(2)
     for t in range(n):
@@ -50,6 +50,6 @@ def scan(strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool) -> t
 
 
 def _above(strengths: Tensor) -> Tensor:
-    """The sum of the strengths above each element, [N, k]."""
+    """Return the sum of the strengths above each element, [N, k]."""
     inclusive = strengths.flip(1).cumsum(1).flip(1)
     return torch.nn.functional.pad(inclusive[:, 1:], (0, min(1, strengths.shape[1])))

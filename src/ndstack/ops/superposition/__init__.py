@@ -25,7 +25,7 @@ else:
 
 
 def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None) -> tuple[Tensor, Tensor]:
-    """One step of G stacks side by side, each with actions of its own.
+    """Make one step of G stacks side by side, each with actions of its own.
 
     Args:
         cells: [B, G, h, m].
@@ -44,7 +44,7 @@ def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None) -> 
 def step_from_hidden(
     cells: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, depth: int | None
 ) -> tuple[Tensor, Tensor]:
-    """One step of G stacks side by side, from the hidden state of a controller.
+    """Make one step of G stacks side by side, from the hidden state of a controller.
 
     Args:
         cells: [B, G, h, m].
@@ -73,7 +73,7 @@ def scan(
     logits: bool = False,
     only_readings: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """A whole sequence of steps of N stacks.
+    """Make a whole sequence of steps of N stacks.
 
     Args:
         cells: [N, h, m], the stacks to start from.
@@ -85,8 +85,7 @@ def scan(
             remaining steps are then left out, which halves the work.
 
     Returns:
-        The readings [N, n, m], and the cells after the last step (the top one, at most, if
-        `only_readings`).
+        The readings [N, n, m], and the cells after the last step (the top one, at most, if `only_readings`).
     """
     if vectors.shape[1] == 0:
         return vectors, cells

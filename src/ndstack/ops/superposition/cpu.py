@@ -28,7 +28,7 @@ from ndstack.ops.superposition import step_loops
 
 
 def forward_step(cells: Tensor, given: Sequence[Tensor], limit: int) -> tuple[Tensor, Tensor]:
-    """As `ndstack.ops.runtime.stack_step.StepKernel` wants it."""
+    """Make one step, as `stack_step.StepKernel` describes it."""
     (batch, stacks, height, m), dtype = cells.shape, cells.dtype
     new_height = min(height + 1, limit)
     new, new_at = empty_with_address(dtype, batch, stacks, new_height, m)
@@ -47,7 +47,7 @@ def backward_step(
     grad_reading: Tensor | None,
     grad_new: Tensor | None,
 ) -> list[Tensor]:
-    """As `ndstack.ops.runtime.stack_step.StepKernel` wants it."""
+    """Compute the adjoint of a step, as `stack_step.StepKernel` describes it."""
     (batch, stacks, height, m), dtype = cells.shape, cells.dtype
     grads, places = room_for_gradients(cells, given)
     step_loops.step_backward(
@@ -62,7 +62,7 @@ def backward_step(
 def scan(
     cells: Tensor, actions: Tensor, vectors: Tensor, depth: int, logits: bool, only_readings: bool
 ) -> tuple[Tensor, Tensor]:
-    """As `ndstack.ops.superposition.naive.scan`."""
+    """Make a whole sequence of steps, as `naive.scan` does."""
     inputs = (cells, actions, vectors)
     record = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
     result: tuple[Tensor, Tensor] = _Scan.apply(*inputs, depth, logits, only_readings, record)

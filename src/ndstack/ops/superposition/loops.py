@@ -30,7 +30,7 @@ def softmax(logits, weights):
 
 @_internal
 def softmax_backward(weights, grad):
-    """Turn the derivative by the weights into that by the logits, in place."""
+    """Turn the derivative with respect to the weights into that with respect to the logits, in place."""
     mean = weights[0] * grad[0] + weights[1] * grad[1] + weights[2] * grad[2]
     for a in range(3):
         grad[a] = weights[a] * (grad[a] - mean)
@@ -122,7 +122,7 @@ def scan(
     first, last, cells, actions, vectors, logits, depth, only_readings, stride,
     weights, readings, final, saved,
 ):  # fmt: skip
-    """All steps of the rows first..last-1, one row a stack.
+    """All steps of the rows first..last-1; each row is a stack.
 
     Every `stride` steps the stack is copied to `saved`, if that has any room.
 

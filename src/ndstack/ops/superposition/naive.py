@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 def update(cells: Tensor, weights: Tensor, vectors: Tensor, depth: int | None) -> Tensor:
-    """The cells after one step.
+    """Return the cells after one step.
 
     Args:
         cells: [N, h, m].
@@ -36,7 +36,7 @@ def update(cells: Tensor, weights: Tensor, vectors: Tensor, depth: int | None) -
 
 
 def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None) -> tuple[Tensor, Tensor]:
-    """One step of G stacks side by side."""
+    """Make one step of G stacks side by side."""
     batch, stacks, _, m = cells.shape
     weights = actions.reshape(batch * stacks, 3).softmax(-1)
     new = update(cells.flatten(0, 1), weights, vectors.reshape(batch * stacks, m), depth)
@@ -46,7 +46,7 @@ def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None) -> 
 def scan(
     cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None, logits: bool, only_readings: bool
 ) -> tuple[Tensor, Tensor]:
-    """A whole sequence of steps of N stacks."""
+    """Make a whole sequence of steps of N stacks."""
     weights, n = actions.softmax(-1) if logits else actions, vectors.shape[1]
     readings = []
     for t in range(n):
