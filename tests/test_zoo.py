@@ -77,7 +77,7 @@ def test_the_explorer_offers_them_first():
 def test_names_that_are_not_there_are_refused():
     with pytest.raises(NdstackError, match=f"did you mean {NAMES[0]}"):
         nn.load(f"{NAMES[0]}0")
-    with pytest.raises(NdstackError, match="ndstack zoo lists"):
+    with pytest.raises(NdstackError, match="`ndstack zoo` lists all"):
         Run.open("zoo:../../etc")
 
 

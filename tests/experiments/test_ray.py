@@ -101,7 +101,7 @@ def test_a_trial_elsewhere_sends_its_folder_piece_by_piece(small, tmp_path):
 
 
 def test_an_address_without_a_cluster_is_an_error_in_one_line():
-    with pytest.raises(NdstackError, match=r"no Ray at 127\.0\.0\.1:1: Connection refused; begin one with"):
+    with pytest.raises(NdstackError, match=r"no Ray at 127\.0\.0\.1:1: Connection refused; start it with"):
         Ray("127.0.0.1:1").__enter__()
 
 
