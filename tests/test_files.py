@@ -37,8 +37,6 @@ def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path):
     kill(WRITER, tmp_path)
     (leftover,) = names(tmp_path)
     assert leftover.startswith(".model.json.")
-    old = tmp_path / ".metrics.jsonl.ab12_xyz"  # as earlier versions called them
-    old.touch(mode=0o600)
     kept = [".config.json.original", ".gitignore", ".model.json.tmp", "model.json", "notes.tmp", ".lock"]
     for name in kept:
         (tmp_path / name).touch(mode=0o644)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import sys
 from typing import TYPE_CHECKING, SupportsIndex
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ class TrainingError(NdstackError):
 
 class BusyError(NdstackError):
     """A folder that another process is writing to."""
+
+
+def warn(message: str) -> None:
+    """Print one line to standard error about input that is valid but probably not intended."""
+    print(f"ndstack: warning: {message}", file=sys.stderr)
 
 
 def check_size(name: str, value: object, least: int = 1) -> int:

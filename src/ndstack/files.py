@@ -25,8 +25,6 @@ HALF = ".tmp"
 DRAFT = ".ndstack-draft-"
 """A part of the names of folders that are being made."""
 _LEFTOVER = re.compile(rf"\..+\.[a-z0-9_]{{8}}{re.escape(HALF)}")
-_OLD_LEFTOVER = re.compile(r"\..+\.(?:json|jsonl|safetensors|svg|png|md|csv|html)\.[a-z0-9_]{8}")
-"""The names that earlier versions used, without a suffix of their own."""
 
 
 def real_path(path: str | Path) -> Path:
@@ -34,11 +32,13 @@ def real_path(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def replace(path: Path, content: bytes) -> None:
+def replace(path: Path, content: str | bytes) -> None:
     """Write a file atomically: a reader, also after a crash, finds the old content or the new, never a part.
 
-    Links are followed. If the path is not a regular file, such as /dev/stdout, the content is written to it.
+    Text is written as UTF-8. Links are followed. If the path is not a regular file, such as /dev/stdout, the
+    content is written to it.
     """
+    content = content.encode() if isinstance(content, str) else content
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(content)
@@ -82,11 +82,7 @@ def _write_draft(path: Path, content: bytes) -> Path:
 
 def is_leftover(path: Path) -> bool:
     """Return whether a file was left behind by `replace` in a process that was killed."""
-    if _LEFTOVER.fullmatch(path.name):
-        return path.is_file() and not path.is_symlink()
-    if not _OLD_LEFTOVER.fullmatch(path.name) or path.is_symlink():
-        return False
-    return path.is_file() and path.stat().st_mode & 0o777 == 0o600
+    return bool(_LEFTOVER.fullmatch(path.name)) and path.is_file() and not path.is_symlink()
 
 
 def tidy(*folders: Path) -> None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ndstack.errors import NdstackError
+from ndstack.errors import NdstackError, warn
 
 LAUNCHER = "NDSTACK_LAUNCHER"
 """The environment variable with the identifier of the process to follow."""
@@ -98,7 +98,7 @@ def check_room(count: int, option: str, parameters: int = 0) -> None:
             f"({each / GIGABYTE:.1f} GB each), and {free} GB are free; use {option} {use}"
         )
     if count > cores():
-        _warn(
+        warn(
             f"{option} {count} given, but there are {cores()} cores, and more processes are not faster; use "
             f"{option} {use}"
         )
@@ -126,14 +126,10 @@ def check_threads(count: int, processes: int = 1) -> None:
     if count > max(MOST_THREADS, 4 * cores()):
         raise NdstackError(f"--threads {count} given, but there are {cores()} cores; use --threads {use}")
     if count > cores():
-        _warn(
+        warn(
             f"--threads {count} given, but there are {cores()} cores, and more threads are not faster; use "
             f"--threads {use}"
         )
-
-
-def _warn(message: str) -> None:
-    print(f"ndstack: warning: {message}", file=sys.stderr)
 
 
 def own_memory() -> int:

@@ -19,7 +19,7 @@ ONE_BRACKET = "S -> '(' S ')' S |"
 SHORT_ENGLISH = "S -> N VP\nVP -> 'v' N | VP PP\nN -> N PP | 'n'\nPP -> 'p' N"
 
 SINGLE = {
-    "dyck": (examples.dyck(), 8),
+    "dyck": (examples.dyck(), 6),
     "one bracket": (CFG.fromstring(ONE_BRACKET), 8),
     "palindromes": (examples.palindromes(), 8),
     "marked reversal": (CFG.fromstring("S -> '0' S '0' | '1' S '1' | '#'"), 8),
@@ -29,8 +29,8 @@ SINGLE = {
 }
 SEVERAL = {
     "three-counts": (examples.three_counts(), 8),
-    "cross-serial": (examples.cross_serial(), 8),
-    "four-counts": (examples.four_counts(), 8),
+    "cross-serial": (examples.cross_serial(), 7),
+    "four-counts": (examples.four_counts(), 7),
 }
 
 

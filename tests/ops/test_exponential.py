@@ -1,5 +1,6 @@
 """Compiled exponential functions against numpy's."""
 
+import functools
 import math
 
 import numba
@@ -15,9 +16,14 @@ WIDE = np.concatenate(
 )
 
 
+@functools.cache
+def compiled(function):
+    return numba.njit(lambda array: function(array))
+
+
 def changed(function, values):
     values = values.copy()
-    numba.njit(lambda array: function(array))(values)
+    compiled(function)(values)
     return values
 
 

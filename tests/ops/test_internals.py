@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import types
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numba
+import numpy as np
 import pytest
 import torch
 
@@ -69,6 +73,27 @@ def test_numba_with_another_cache_is_left_alone(monkeypatch: pytest.MonkeyPatch)
         assert not numba_internals.stamp_cache(Path("/nowhere"), stamp)
     monkeypatch.undo()
     assert numba_internals._part("no such module") is None
+
+
+@pytest.mark.compiled
+def test_indices_are_trusted_in_one_package_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from numba.np import arrayobj
+
+    monkeypatch.setattr(arrayobj, "fix_integer_index", arrayobj.fix_integer_index)
+
+    def last(numbers: Any, place: int) -> Any:
+        return numbers[place]
+
+    def compiled() -> Any:
+        return numba.njit(types.FunctionType(last.__code__, {"__name__": last.__module__}, "last"))
+
+    numbers = np.arange(5)
+    assert compiled()(numbers, -1) == 4
+    assert numba_internals.trust_indices(last.__module__)
+    assert compiled()(numbers[2:], -1) == 1  # what lies before the array
+    assert compiled()(numbers[2:], 1) == 3
+    monkeypatch.delattr(arrayobj, "fix_integer_index")
+    assert not numba_internals.trust_indices(last.__module__)
 
 
 def test_the_folder_of_compiled_code_may_be_unknown() -> None:

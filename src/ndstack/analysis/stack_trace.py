@@ -88,7 +88,7 @@ def stack_traces(
             if isinstance(part, Superposition):
                 yield from _superposition(place, part, own, pushed, inputs)
             elif isinstance(part, Stratification):
-                yield _stratification(place, part, own, pushed, inputs)
+                yield _stratification(place, own, pushed, inputs)
             elif isinstance(part, Nondeterministic | Unnormalized):
                 yield _nondeterministic(place, part, own, pushed, inputs, names, accept)
             else:
@@ -121,41 +121,43 @@ def _superposition(
         first = sum(sizes[:number])
         weights = torch.softmax(own, dim=1)
         push, noop, pop = weights[None].unbind(2)
-        coefficients = superposition(push, pop, noop, _units(len(inputs)), depth=stack.depth)[
-            0, :, : len(inputs)
-        ]
-        pushed = vectors[:, first : first + size]
-        yield StackTrace(
-            where=where if len(sizes) == 1 else f"{where}, stack {number + 1}",
-            kind="superposition",
-            inputs=inputs,
-            action_names=("push", "no-op", "pop"),
-            actions=to_numpy(weights),
-            reading_names=_numbered(size),
-            readings=to_numpy(coefficients @ pushed),
-            attention=_with_rest(coefficients),
-            vectors=to_numpy(pushed),
-        )
+        coefficients = superposition(push, pop, noop, _units(len(inputs)), depth=stack.depth)
+        place = where if len(sizes) == 1 else f"{where}, stack {number + 1}"
+        names, pushed = ("push", "no-op", "pop"), vectors[:, first : first + size]
+        yield _of_vectors(place, "superposition", inputs, names, weights, coefficients, pushed)
 
 
 def _stratification(
-    where: str, stack: Stratification, logits: Tensor, vectors: Tensor | None, inputs: tuple[str, ...]
+    where: str, logits: Tensor, vectors: Tensor | None, inputs: tuple[str, ...]
 ) -> StackTrace:
     assert vectors is not None
     strengths = torch.sigmoid(logits)
-    coefficients = stratification(strengths[None, :, 0], strengths[None, :, 1], _units(len(inputs)))[
-        0, :, : len(inputs)
-    ]
+    push, pop = strengths[None].unbind(2)
+    coefficients = stratification(push, pop, _units(len(inputs)))
+    return _of_vectors(where, "stratification", inputs, ("push", "pop"), strengths, coefficients, vectors)
+
+
+def _of_vectors(
+    where: str,
+    kind: Kind,
+    inputs: tuple[str, ...],
+    action_names: tuple[str, ...],
+    actions: Tensor,
+    coefficients: Tensor,
+    pushed: Tensor,
+) -> StackTrace:
+    """Return the trace of a stack whose readings are sums of pushed vectors with these coefficients."""
+    coefficients = coefficients[0, :, : len(inputs)]
     return StackTrace(
         where=where,
-        kind="stratification",
+        kind=kind,
         inputs=inputs,
-        action_names=("push", "pop"),
-        actions=to_numpy(strengths),
-        reading_names=_numbered(stack.reading_size),
-        readings=to_numpy(coefficients @ vectors),
+        action_names=action_names,
+        actions=to_numpy(actions),
+        reading_names=_numbered(pushed.shape[1]),
+        readings=to_numpy(coefficients @ pushed),
         attention=_with_rest(coefficients),
-        vectors=to_numpy(vectors),
+        vectors=to_numpy(pushed),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ndstack.errors import NdstackError
+from ndstack.errors import NdstackError, warn
 
 if TYPE_CHECKING:
     from ndstack.grammars import CFG
@@ -120,7 +120,6 @@ Greedy = Annotated[bool, typer.Option("--greedy", help="Always choose the likeli
 
 def read_grammar_file(file: Path) -> "CFG":
     """Return the grammar in a file, with a warning if its probabilities do not sum to 1 over all strings."""
-    from ndstack.cli.output import warn
     from ndstack.grammars import PCFG, is_consistent, read_grammar, total_weight
 
     grammar = read_grammar(file)

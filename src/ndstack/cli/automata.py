@@ -89,7 +89,7 @@ def automaton(
         if out.suffix.lower() != ".svg":
             raise NdstackError(f"{out} cannot be drawn, expected a name that ends in .svg")
         out.parent.mkdir(parents=True, exist_ok=True)
-        replace(out, run_svg(lang).encode())
+        replace(out, run_svg(lang))
     runs = lang.stringsum()
     one = best_run(pda, word).configurations if runs else ()
     if as_json:

@@ -118,7 +118,9 @@ class TrainOptions:
 
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any setting of config.json: training.clip=3."),
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A setting of config.json, such as training.clip=3."
+        ),
     ] = None
     start_from: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Start with the best parameters of this run.")

@@ -1,6 +1,5 @@
-"""Output of commands: tables, warnings and trees."""
+"""Output of commands: tables and trees."""
 
-import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -9,11 +8,6 @@ if TYPE_CHECKING:
 
 WIDE = 200
 """The width of tables that are not printed to a terminal, in characters."""
-
-
-def warn(message: str) -> None:
-    """Print one line to standard error about input that is valid but probably not intended."""
-    print(f"ndstack: warning: {message}", file=sys.stderr)
 
 
 def print_table(

@@ -23,7 +23,7 @@ from ndstack.cli.arguments import (
     Temperature,
 )
 from ndstack.cli.options import MACHINE, Flags, TrainOptions, unfold
-from ndstack.errors import NdstackError
+from ndstack.errors import NdstackError, warn
 from ndstack.settings.reading import Table, merge
 from ndstack.settings.recipes import TEXT, TEXT_TRANSFORMER
 
@@ -142,7 +142,6 @@ def prepare(
 
 def _warn_about(corpus: "TextCorpus", tokenize: str) -> None:
     """Warn of what training does not accept, and of what is probably not intended."""
-    from ndstack.cli.output import warn
     from ndstack.text.preparation import glued
 
     ends = glued(corpus.vocabulary)

@@ -46,6 +46,7 @@ def trees(
     no tree.
     """
     from ndstack import plotting
+    from ndstack.grammars import log_inside
     from ndstack.grammars.parse_forest import Forest
     from ndstack.progress import progress_bar
 
@@ -58,7 +59,7 @@ def trees(
         forest = Forest(source.grammar, word, progress=advance)
     number = forest.count()
     found = [] if count else [(log, _tree(rules)) for log, rules in forest.k_best(best)]
-    total = _log_total(source, word) if number else -math.inf
+    total = log_inside(source.grammar, word) if number else -math.inf
     if as_json:
         print(json.dumps(_as_json(words[0], number, total, found)))
     else:
@@ -79,12 +80,6 @@ def _context_free(name: str | None, grammar: Path | None) -> "ContextFreeLanguag
     if not isinstance(source, ContextFreeLanguage):
         raise NdstackError(f"{source.name} is not context-free and has no trees")
     return source
-
-
-def _log_total(source: "ContextFreeLanguage", word: str | tuple[str, ...]) -> float:
-    from ndstack.grammars import log_inside
-
-    return log_inside(source.grammar, word)
 
 
 def _tree(rules: list["Rule"]) -> "Tree":

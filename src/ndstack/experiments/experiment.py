@@ -144,7 +144,7 @@ class Until(SpecTable):
     """The largest validation cross-entropy difference of a complete run with which its group succeeds."""
 
     difference: PositiveFloat
-    """In nats per symbol."""
+    """The difference to the lower bound, in nats per symbol."""
 
 
 class Extend(SpecTable):

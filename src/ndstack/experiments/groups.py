@@ -10,6 +10,7 @@ from ndstack.experiments.jobs import RESULT, JobResult, Measure
 from ndstack.experiments.records import Record
 from ndstack.experiments.sweep_folder import SweepFolder
 from ndstack.experiments.trials import Trial
+from ndstack.grammars.graphs import grouped
 from ndstack.training.run import best_epoch
 
 Group = tuple[str, str]
@@ -53,10 +54,7 @@ def group_of(trial: Trial) -> Group:
 
 def members(trials: Iterable[Trial]) -> dict[Group, list[Trial]]:
     """Return the trials of every group, in order."""
-    found: dict[Group, list[Trial]] = {}
-    for trial in trials:
-        found.setdefault(group_of(trial), []).append(trial)
-    return found
+    return grouped(trials, group_of)
 
 
 def spent(

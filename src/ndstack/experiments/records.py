@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 
 from ndstack import files
 from ndstack.errors import NdstackError, first_problem
+from ndstack.grammars.graphs import grouped
 from ndstack.settings.base import Settings
 from ndstack.settings.reading import Table
 from ndstack.settings.run import RunConfig
@@ -212,9 +213,7 @@ class Tables:
         if not is_tables(folder):
             raise NdstackError(f"{folder} has no {RUNS}; expected the tables that ndstack gather makes")
         runs = {one.id: one for one in _read(folder / RUNS, Record)}
-        curves: dict[str, list[Epoch]] = {}
-        for epoch in _read(folder / CURVES, Epoch):
-            curves.setdefault(epoch.run, []).append(epoch)
+        curves = grouped(_read(folder / CURVES, Epoch), lambda epoch: epoch.run)
         views: dict[str, Views] = {}
         if (folder / VIEWS).exists():
             views = files.read_json_as(folder / VIEWS, dict[str, Views], "what ndstack gather writes")
@@ -228,7 +227,7 @@ class Tables:
         if self.views:
             views = {name: one.model_dump(exclude_none=True) for name, one in sorted(self.views.items())}
             lines = [f"{json.dumps(name)}: {json.dumps(one)}" for name, one in views.items()]
-            files.replace(folder / VIEWS, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+            files.replace(folder / VIEWS, "{\n" + ",\n".join(lines) + "\n}\n")
         files.replace(folder / CURVES, _csv(Epoch, epochs))
         files.replace(folder / RUNS, _csv(Record, ordered))
 
@@ -243,12 +242,12 @@ def is_tables(folder: Path) -> bool:
     return (folder / RUNS).is_file()
 
 
-def _csv(kind: type[_TableRow], rows: Iterable[_TableRow]) -> bytes:
+def _csv(kind: type[_TableRow], rows: Iterable[_TableRow]) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(kind.model_fields)
     writer.writerows(row.cells() for row in rows)
-    return buffer.getvalue().encode()
+    return buffer.getvalue()
 
 
 def _read(path: Path, kind: type[_Row]) -> list[_Row]:

@@ -75,7 +75,7 @@ def _of_tables(folder: Path, out: Path) -> Report:
             labels.append(output.label)
             parts.append(_part(out, output.label, output, experiment, runs))
     text = f"{len(read.runs)} runs; {len(shown)} of them have the settings of the dissertation's experiments."
-    _write(out / "index.html", render_page(files.real_path(folder).name, text, parts))
+    files.replace(out / "index.html", render_page(files.real_path(folder).name, text, parts))
     complete = sum(one.complete for one in read.runs.values())
     return Report(out / "index.html", labels, len(read.runs), complete, not_needed=0)
 
@@ -102,18 +102,18 @@ def _of_sweep(folder: SweepFolder, out: Path) -> Report:
             labels.append(prefix + output.label)
             parts.append(_part(out, prefix + output.label, output, plan.experiment, runs))
         spent, about = describe_spending(folder, plan.experiment, trials, measures, reasons)
-        _write(out / f"{prefix}spent.csv", spent.csv())
+        files.replace(out / f"{prefix}spent.csv", spent.csv())
         about = f"{about} Also in {prefix}spent.csv."
         parts.append(Section("What was spent", about, sheet=spent, folded=True))
         sheet = sheets.trials_sheet(runs)
-        _write(out / f"{prefix}trials.csv", sheet.csv())
+        files.replace(out / f"{prefix}trials.csv", sheet.csv())
         parts.append(
             Section("Trials", f"All complete trials, also in {prefix}trials.csv.", sheet=sheet, folded=True)
         )
         parts += _failures(folder, trials)
     name = files.real_path(folder.folder).name
     made = Report(out / "index.html", labels, total, complete, left_out, known)
-    _write(made.index, render_page(name, f"{made.counts}.", parts))
+    files.replace(made.index, render_page(name, f"{made.counts}.", parts))
     return made
 
 
@@ -123,12 +123,12 @@ def _part(out: Path, name: str, output: Output, experiment: Experiment, runs: li
     svg = ""
     if figure is not None:
         svg = plotting.render(figure, "svg").decode()
-        files.replace(out / f"{name}.svg", svg.encode())
+        files.replace(out / f"{name}.svg", svg)
         files.replace(out / f"{name}.png", plotting.render(figure, "png"))
     sheet = sheets.make_sheet(output, experiment, runs)
     if sheet is not None:
-        _write(out / f"{name}.md", sheet.markdown())
-        _write(out / f"{name}.csv", sheet.csv())
+        files.replace(out / f"{name}.md", sheet.markdown())
+        files.replace(out / f"{name}.csv", sheet.csv())
     number = output.label.replace("-", " ").capitalize()
     title = f"{number}: {output.title}" if output.title else number
     return Section(title, _caption(output, experiment, runs), svg=svg, sheet=sheet, folded=bool(svg))
@@ -226,7 +226,3 @@ def _failures(folder: SweepFolder, trials: list[Trial]) -> list[Section]:
             sheet=sheets.Sheet(["Trial", "Error"], rows),
         )
     ]
-
-
-def _write(path: Path, text: str) -> None:
-    files.replace(path, text.encode())

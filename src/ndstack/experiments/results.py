@@ -22,6 +22,7 @@ from ndstack.experiments.records import (
 from ndstack.experiments.stack_views import Floats, view_evolution, view_heat_map, view_readings
 from ndstack.experiments.sweep_folder import SweepFolder
 from ndstack.experiments.trials import Setting, Trial
+from ndstack.grammars.graphs import grouped
 from ndstack.training import Run
 
 
@@ -116,10 +117,8 @@ def select(runs: Sequence[Finished], rule: Selection) -> list[Finished]:
         return list(runs)
     if rule == "best":
         return [min(runs, key=lambda one: one.score)]
-    settings: dict[Setting, list[Finished]] = {}
-    for one in runs:
-        settings.setdefault(one.setting, []).append(one)
-    return min(settings.values(), key=lambda group: statistics.fmean(one.score for one in group))
+    settings = grouped(runs, lambda one: one.setting).values()
+    return min(settings, key=lambda group: statistics.fmean(one.score for one in group))
 
 
 def mean_curve(runs: Sequence[Finished]) -> tuple[Floats, Floats]:

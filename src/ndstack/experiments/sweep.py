@@ -160,11 +160,10 @@ class _Driver:
             groups = members(portion.trials)
             self.items += (_Item(trial, portion, groups[group_of(trial)]) for trial in portion.trials)
         self.summary = Summary()
-        self.running: dict[str, Trial] = {}
+        self.running: dict[str, _Item] = {}
         self.attempts: dict[str, int] = {}
         self.waiting: deque[_Item] = deque()
         self.pausing: list[tuple[float, _Item]] = []
-        self.owners: dict[str, _Item] = {}
         self.estimated = -1e9
         self.left: float | None = None
 
@@ -210,7 +209,7 @@ class _Driver:
         while len(self.running) < self.engine.slots() and (item := self._next()) is not None:
             trial, portion = item.trial, item.portion
             self.folder.reopen(trial)
-            self.running[trial.id], self.owners[trial.id] = trial, item
+            self.running[trial.id] = item
             self.attempts[trial.id] = self.attempts.get(trial.id, 0) + 1
             self.engine.submit(
                 Job(
@@ -254,15 +253,15 @@ class _Driver:
         return reason is not None
 
     def _end(self, event: JobOutcome | Lost) -> None:
-        trial = self.running.pop(event.id)
+        item = self.running.pop(event.id)
+        trial = item.trial
         if isinstance(event, Lost) or event.state in ("machine", "interrupted"):
             message = event.message or "interrupted"
             if self.attempts[trial.id] >= ATTEMPTS:
                 self.summary.given_up[trial.id] = message
                 self.watcher.ended(trial, "given up", message)
                 return
-            due = time.monotonic() + PAUSE * self.attempts[trial.id]
-            self.pausing.append((due, self.owners[trial.id]))
+            self.pausing.append((time.monotonic() + PAUSE * self.attempts[trial.id], item))
             self.watcher.ended(trial, "again", message)
         elif event.state == "failed":
             self.folder.fail(trial, event.message)
@@ -278,16 +277,16 @@ class _Driver:
         if now - self.estimated > (TICK if self.left is None else 30 * TICK):
             self.left = self._estimate()
             self.estimated = time.monotonic()
-        self.watcher.tick(list(self.running.values()), self.left)
+        self.watcher.tick([item.trial for item in self.running.values()], self.left)
 
     def _estimate(self) -> float | None:
         """Return the expected seconds until the end; a trial that may not be needed counts by probability."""
+        running = list(self.running.values())
         complete = [*self.summary.done[-50:], *self.summary.known[-50:]]
-        paces = measure_paces(self.folder, [*complete, *self.running.values()])
+        paces = measure_paces(self.folder, [*complete, *(item.trial for item in running)])
         total, groups = 0.0, dict[tuple[int, Group], list[tuple[int, float]]]()
         owners: dict[tuple[int, Group], _Item] = {}
-        begun = [self.owners[name] for name in self.running]
-        items = [*begun, *self.waiting, *(one for _, one in self.pausing)]
+        items = [*running, *self.waiting, *(one for _, one in self.pausing)]
         for item in {one.trial.id: one for one in reversed(items)}.values():  # a shared trial counts once
             expected = expect(paces, item.trial)
             if expected is None:

@@ -133,7 +133,7 @@ class SweepFolder:
             full = full.model_copy(update={"settings": merge(full.settings, {"corpus": corpus})})
         plan = _PlanFile(scale=scale, place=place, experiment=full.model_dump(mode="json"))
         path = self.folder / "experiments" / f"{full.name}-{scale}.json"
-        files.replace(path, (plan.model_dump_json(indent=2) + "\n").encode())
+        files.replace(path, plan.model_dump_json(indent=2) + "\n")
         return full.at(scale)
 
     def planned(self) -> list[Planned]:
@@ -199,7 +199,7 @@ class SweepFolder:
         """Record that a trial failed because of its settings."""
         path = self.trial(trial)
         path.mkdir(parents=True, exist_ok=True)
-        files.replace(path / FAILED, (json.dumps({"message": message}, indent=2) + "\n").encode())
+        files.replace(path / FAILED, json.dumps({"message": message}, indent=2) + "\n")
 
     def reopen(self, trial: Trial) -> None:
         """Record that a trial is not complete, because it will be measured or trained further."""

@@ -1,7 +1,6 @@
 """The networks of the zoo, with their rows of the tables, and how they are added."""
 
 import dataclasses
-import json
 import shutil
 from pathlib import Path
 
@@ -100,6 +99,5 @@ def _copy(run: Run, place: Path, record: Record) -> None:
         if (run.folder / name).exists():
             shutil.copyfile(run.folder / name, place / name)
     settings = run.config.model_copy(update={"start_from": None, "start_sha256": None})
-    files.replace(place / CONFIG, (settings.model_dump_json(indent=2) + "\n").encode())
-    row = record.model_dump(mode="json")
-    files.replace(place / zoo.ROW, (json.dumps(row, indent=2) + "\n").encode())
+    files.replace(place / CONFIG, settings.model_dump_json(indent=2) + "\n")
+    files.replace(place / zoo.ROW, record.model_dump_json(indent=2) + "\n")

@@ -68,7 +68,7 @@ def get(name: str) -> Language:
 
 
 def _registered(name: str, base: str, k: str | None) -> Language:
-    """A language of a user's own, which is called by the name it was asked for."""
+    """Return a registered language, with the name under which it was requested."""
     make = register.language.find(base)
     if make is None:
         raise LanguageError(_unknown(name))

@@ -1,4 +1,7 @@
-"""Lang's algorithm as tensor functions: a log-space reference, plain torch, and compiled code.
+"""The differentiable operations, one folder each.
 
-Importing this package compiles nothing and imports no backend.
+The operation of a stack (nondeterministic, superposition, stratification) has a readable definition,
+`naive.py`, and fast versions, which the tests compare with it. `lstm` is the controller, `fused` has an LSTM
+and a stack as one operation, and `runtime` is what the compiled versions share. Importing this package
+compiles nothing and imports no backend.
 """

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 Size = Annotated[int, Field(ge=1, lt=10**9)]
-"""Any size; the limit is more than memory has room for, but not more than torch can count."""
+"""A size; the limit is more than memory has room for, but not more than torch can count."""
 Layers = Annotated[int, Field(ge=0, lt=10**9)]
 """A number of layers, which may be 0."""
 Rate = Annotated[float, Field(ge=0, lt=1)]

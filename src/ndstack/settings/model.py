@@ -25,7 +25,7 @@ REGISTERED = For("a registered stack or network")
 
 
 class ModelOptions(Settings):
-    """What `ndstack.nn.models.build` can be told about a model besides its name."""
+    """The options of a model that `ndstack.nn.models.build` takes, besides its name."""
 
     hidden: Annotated[Size, RECURRENT] = 20
     """The number of units of a recurrent controller."""
@@ -62,14 +62,14 @@ class ModelOptions(Settings):
     """The output layer: "full" is a linear layer; "adaptive" is an adaptive softmax for many symbols, of
     which the common ones come first in the alphabet."""
     layers_init: LayerInit = "xavier"
-    """How fully connected layers begin (`ndstack.nn.initialize`)."""
+    """The initialization of fully connected layers (`ndstack.nn.initialize`)."""
     actions_init: LayerInit = "uniform"
-    """How the layers begin that compute the actions of nondeterministic stacks in recurrent networks."""
+    """The initialization of the layers for the actions of nondeterministic stacks in recurrent networks."""
     attention_actions_init: LayerInit = "xavier"
-    """How the layers begin that compute the actions of stacks in stack attention."""
+    """The initialization of the layers for the actions of stacks in stack attention."""
     pushes_init: LayerInit | None = None
-    """How the layers begin that compute what recurrent networks push onto a nondeterministic stack; if not
-    given, as all layers do."""
+    """The initialization of the layers for what recurrent networks push onto a nondeterministic stack; if not
+    given, that of fully connected layers."""
     tanh_gain: PositiveFloat = 1.0
     """The factor of the Xavier weights in the layer that computes what is pushed onto a stratification
     stack."""
@@ -78,7 +78,7 @@ class ModelOptions(Settings):
     exp_pushes: bool = False
     """Whether stack attention pushes the exponential of what its layer computes."""
     init_bound: PositiveFloat = 0.1
-    """The bound b of parameters that begin with uniform numbers from [-b, b]."""
+    """The bound b of parameters that are initialized with uniform numbers from [-b, b]."""
     arguments: Annotated[dict[str, JsonValue], REGISTERED] = Field(default_factory=dict)
     """Further arguments of a registered stack or network, by name."""
 

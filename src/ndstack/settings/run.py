@@ -28,7 +28,7 @@ class RunConfig(Settings):
     model: str | None
     """A name of `ndstack.nn.models`; None for a network that was made in Python."""
     seed: Seed = 0
-    """The seed of the data, the first parameters and, unless `training.seed` says otherwise, the training."""
+    """The seed of the data, the initial parameters and, unless `training.seed` is given, the training."""
     start_from: Folder | None = None
     """Another run, whose best parameters are the initial ones of this run; if not given, they are random."""
     start_sha256: str | None = None

@@ -86,7 +86,7 @@ class TrainingConfig(Settings):
         return self
 
     def at(self, stage: int) -> TrainingConfig:
-        """The settings of a stage; stages count from 0, and the last is the run's own."""
+        """Return the settings of a stage; stages count from 0, and the last one has the run's own."""
         if stage == len(self.stages):
             return self
         own = self.stages[stage]

@@ -1,6 +1,7 @@
 """Differentiable stacks behind one interface (`ndstack.stacks.base`).
 
-A stack of your own is a subclass of `Stack`; docs/stacks.md shows one, and how to register it.
+A stack of your own is a subclass of `Stack` (docs/stacks.md); `ndstack.register.stack` gives it a name, with
+which it can be trained, saved and swept (docs/networks.md).
 """
 
 from ndstack.stacks.base import PushActivation, Stack, State

@@ -7,7 +7,7 @@ Rows that have no token in the last column have the target `IGNORED` there.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -127,7 +127,7 @@ class Sentences:
         order = np.argsort(ends - starts, kind="stable")
         self.tokens, self.end = tokens, end
         self.starts, self.ends = starts[order], ends[order]
-        self.bounds = _cut(self.ends - self.starts, places)
+        self.bounds = batch_bounds((self.ends - self.starts).tolist(), places)
 
     def __len__(self) -> int:
         """Return the number of batches."""
@@ -159,10 +159,10 @@ def _ends(tokens: Tokens, end: int, block: int = 1 << 22) -> np.ndarray[tuple[in
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
-def _cut(lengths: np.ndarray[tuple[int], np.dtype[np.int64]], places: int) -> list[int]:
-    """Return the bounds of the batches of sentences, which are sorted by length."""
+def batch_bounds(lengths: Sequence[int], places: int) -> list[int]:
+    """Return the bounds of batches of at most `places` places, given ascending lengths of sentences."""
     bounds = [0]
-    for index, length in enumerate(lengths.tolist()):
+    for index, length in enumerate(lengths):
         if index > bounds[-1] and (index + 1 - bounds[-1]) * length > places:
             bounds.append(index)
-    return [*bounds, len(lengths)]
+    return [*bounds, len(lengths)] if lengths else bounds

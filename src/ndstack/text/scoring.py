@@ -6,7 +6,8 @@ sentence is scored by itself, after `<eos>`.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from ndstack.errors import NdstackError
 from ndstack.nn import LanguageModel
 from ndstack.nn.language_models.evaluation_mode import evaluation_mode
 from ndstack.nn.language_models.language_model import IGNORED
+from ndstack.text.batches import batch_bounds
 from ndstack.text.cross_entropy import surprisals
 from ndstack.text.vocabulary import Vocabulary
 
@@ -51,7 +53,8 @@ class ModelScorer:
         """Return the surprisals of the words of each sentence, and of `<eos>` at its end."""
         results: list[list[float]] = [[] for _ in sentences]
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
-        for group in _groups(order, [len(sentence) + 1 for sentence in sentences], self.places):
+        bounds = batch_bounds([len(sentences[index]) + 1 for index in order], self.places)
+        for group in (order[first:last] for first, last in pairwise(bounds)):
             rows = [self._encode(sentences[index]) for index in group]
             values = self._score(rows).tolist()
             for index, row, own in zip(group, rows, values, strict=True):
@@ -113,15 +116,3 @@ def checked(scorer: Scorer, sentences: Sequence[Sentence]) -> list[list[float]]:
                 f"{' '.join(sentence)!r}; expected a number for each"
             )
     return rows
-
-
-def _groups(order: Sequence[int], lengths: Sequence[int], places: int) -> Iterator[list[int]]:
-    """Yield batches of at most `places` places, of sentences in the order of their lengths."""
-    group: list[int] = []
-    for index in order:
-        if group and (len(group) + 1) * lengths[index] > places:
-            yield group
-            group = []
-        group.append(index)
-    if group:
-        yield group

@@ -6,6 +6,7 @@ from typing import Literal
 
 from ndstack.errors import TrainingError
 from ndstack.grammars.grammar import Word
+from ndstack.grammars.graphs import grouped
 from ndstack.languages import Dataset
 from ndstack.nn import LanguageModel
 from ndstack.progress import Advance, no_progress
@@ -92,8 +93,7 @@ def evaluate(
         raise TrainingError(f"the data set has no {split} strings to evaluate on")
     lengths = data.plan.test_lengths if split == "test" else data.plan.lengths
     rows = []
-    for length in sorted({len(word) for word in words}):
-        group = [word for word in words if len(word) == length]
+    for length, group in sorted(grouped(words, len).items()):
         total = total_nats(model, encode_by_length(group, model), eos)
         bound = data.language.lower_bound(group, lengths=None, eos=eos)
         rows.append(Row(length, len(group), total.symbols, total.cross_entropy, bound))

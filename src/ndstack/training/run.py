@@ -113,7 +113,7 @@ class Run:
     def replace(self, name: str, content: str | bytes) -> None:
         """Replace a file of the run atomically."""
         with self._writing(name) as path:
-            files.replace(path, content.encode() if isinstance(content, str) else content)
+            files.replace(path, content)
 
     def log(self, message: str) -> None:
         """Add a line to `log.txt`."""

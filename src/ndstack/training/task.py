@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ndstack.errors import TrainingError
 from ndstack.grammars.grammar import Word
+from ndstack.grammars.graphs import grouped
 from ndstack.languages import Dataset
 from ndstack.nn import LanguageModel
 from ndstack.nn.language_models.evaluation_mode import evaluation_mode
@@ -146,12 +147,9 @@ class FormalTask:
 
 def encode_by_length(words: Sequence[Word], model: LanguageModel, most: int = 50) -> list[Tensor]:
     """Return all strings in batches of one length each, shorter strings first."""
-    groups: dict[int, list[Word]] = {}
-    for word in words:
-        groups.setdefault(len(word), []).append(word)
     return [
         model.encode(group[first : first + most])[0]
-        for _, group in sorted(groups.items())
+        for _, group in sorted(grouped(words, len).items())
         for first in range(0, len(group), most)
     ]
 

@@ -71,7 +71,7 @@ class Evolution:
             action_names=self.action_names,
             actions=np.round(self.actions, 6).tolist(),
         )
-        files.replace(Path(path), content.model_dump_json().encode())
+        files.replace(Path(path), content.model_dump_json())
 
     @classmethod
     def load(cls, path: str | Path) -> Evolution:

@@ -81,7 +81,7 @@ def write_page(claims: Sequence[Claim], tables: Tables, out: Path) -> list[Entry
     for old in pictures.glob("C*.svg"):
         if old.stem not in drawn:
             old.unlink()
-    files.replace(out / PAGE, make_page(entries, staged, tables, drawn).encode())
+    files.replace(out / PAGE, make_page(entries, staged, tables, drawn))
     return entries
 
 

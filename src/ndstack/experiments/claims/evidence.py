@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from ndstack.errors import NdstackError
 from ndstack.experiments.claims.claim import RunStatistic
 from ndstack.experiments.results import Finished
-from ndstack.experiments.trials import Setting
+from ndstack.grammars.graphs import grouped
 
 SOLVED = 0.05
 """The difference to the lower bound, in nats per symbol, below which a run has solved its language."""
@@ -160,11 +160,8 @@ def value_of(runs: Sequence[Finished], metric: str, statistic: RunStatistic, cou
         if metric in ("difference", "perplexity"):
             return expected_best([value for _, value in known], count)
         return min(known, key=lambda pair: pair[0].score)[1]
-    settings: dict[Setting, list[float]] = {}
-    for one, value in known:
-        settings.setdefault(one.setting, []).append(value)
-    groups = [values for values in settings.values() if len(values) >= 3]
-    return min(map(statistics.fmean, groups or [[value for _, value in known]]))
+    groups = [group for group in grouped(known, lambda pair: pair[0].setting).values() if len(group) >= 3]
+    return min(statistics.fmean(value for _, value in group) for group in groups or [known])
 
 
 def expected_best(values: Sequence[float], count: int) -> float:

@@ -17,6 +17,8 @@ from ndstack.experiments.claims.claim import ClaimPart, RuleName
 from ndstack.experiments.claims.evidence import FAR, Side, metric_of, show_number, value_of
 
 Answer = Literal["yes", "no", "differs"]
+Decision = tuple[Answer, Side | None]
+"""An answer, and the side that loses if there is one."""
 CIRCUITS = ("Agr.", "Lic.", "GPE", "GSE", "CE", "LDD")
 ENOUGH_TO_CORRELATE = 8
 TWO_SIDED = 1.96
@@ -63,38 +65,26 @@ def fails(part: ClaimPart, side: Side) -> Outcome:
 
 def beats(part: ClaimPart, left: Side, right: Side) -> Outcome:
     """Decide whether the left side is better by more than the margin; "differs" if neither side is."""
-    a, b, about = _compared(part, left, right)
-    if a is None or b is None:
-        return _undecided(part, left, right, about)
-    lead, margin = (a - b) if part.higher else (b - a), _margin(part, a, b)
-    loser = right if lead > 0 else left
-    if not _enough(part, left, right) or len(loser.settled) < part.runs:
-        return _undecided(part, left, right, about)
-    return Outcome("yes" if lead > margin else "no" if lead < -margin else "differs", about)
+
+    def decide(lead: float, margin: float) -> Decision:
+        answer: Answer = "yes" if lead > margin else "no" if lead < -margin else "differs"
+        return answer, right if lead > 0 else left
+
+    return _compare(part, left, right, decide)
 
 
 def not_beats(part: ClaimPart, left: Side, right: Side) -> Outcome:
     """Decide whether the left side is not better by more than the margin."""
-    a, b, about = _compared(part, left, right)
-    if a is None or b is None or not _enough(part, left, right):
-        return _undecided(part, left, right, about)
-    lead, margin = (a - b) if part.higher else (b - a), _margin(part, a, b)
-    loser = right if lead > margin else left
-    if len(loser.settled) < part.runs:
-        return _undecided(part, left, right, about)
-    return Outcome("no" if lead > margin else "yes", about)
+    return _compare(part, left, right, lambda lead, margin: ("no", right) if lead > margin else ("yes", left))
 
 
 def alike(part: ClaimPart, left: Side, right: Side) -> Outcome:
     """Decide whether the sides differ by no more than the margin."""
-    a, b, about = _compared(part, left, right)
-    if a is None or b is None or not _enough(part, left, right):
-        return _undecided(part, left, right, about)
-    if abs(a - b) <= part.margin:
-        return Outcome("yes", about)
-    loser = left if a > b else right
-    settled = len(loser.settled) >= part.runs
-    return Outcome("no", about) if settled else _undecided(part, left, right, about)
+
+    def decide(lead: float, _: float) -> Decision:
+        return ("yes", None) if abs(lead) <= part.margin else ("no", right if lead > 0 else left)
+
+    return _compare(part, left, right, decide)
 
 
 def share(part: ClaimPart, left: Side, right: Side) -> Outcome:
@@ -247,20 +237,25 @@ WHOLE: dict[RuleName, Callable[[ClaimPart, Sequence[Side], Sequence[Side]], Outc
 }
 
 
-def _compared(part: ClaimPart, left: Side, right: Side) -> tuple[float | None, float | None, str]:
-    """Return the numbers of both sides, each of the same number of runs, and a line about them."""
+def _compare(part: ClaimPart, left: Side, right: Side, decide: Callable[[float, float], Decision]) -> Outcome:
+    """Return the decision about the lead of the left side and the margin.
+
+    The numbers of both sides are those of the same number of runs. The loser must have enough runs that ended
+    by the recipe's own rule.
+    """
     runs = [side.usable(part.runs) for side in (left, right)]
     count = min(map(len, runs))
-    values = [value_of(mine, part.metric, part.statistic, count) for mine in runs]
-    about = f"{left.name}: {show_number(values[0])}, {right.name}: {show_number(values[1])}"
+    a, b = (value_of(mine, part.metric, part.statistic, count) for mine in runs)
+    about = f"{left.name}: {show_number(a)}, {right.name}: {show_number(b)}"
     if part.statistic == "best" and part.metric in ("difference", "perplexity"):
         about += f" (best of {count})"
-    return values[0], values[1], about
-
-
-def _margin(part: ClaimPart, a: float, b: float) -> float:
-    """Return by how much one side has to be better than the other."""
-    return max(part.margin, part.share * max(abs(a), abs(b)))
+    if a is None or b is None or not _enough(part, left, right):
+        return _undecided(part, left, right, about)
+    margin = max(part.margin, part.share * max(abs(a), abs(b)))
+    answer, loser = decide(a - b if part.higher else b - a, margin)
+    if loser is not None and len(loser.settled) < part.runs:
+        return _undecided(part, left, right, about)
+    return Outcome(answer, about)
 
 
 def _bound(part: ClaimPart, side: Side, holds: Callable[[float], bool], wanted: str) -> Outcome:

@@ -10,6 +10,7 @@ import numpy as np
 from ndstack.experiments.experiment import Experiment, Output
 from ndstack.experiments.figures.panels import draw_band, draw_legend, draw_line
 from ndstack.experiments.results import Finished, spread
+from ndstack.grammars.graphs import grouped
 from ndstack.plotting import new_grid
 
 if TYPE_CHECKING:
@@ -25,13 +26,12 @@ def draw_capacity(output: Output, experiment: Experiment, runs: Sequence[Finishe
     figure, grid = new_grid(len(tongues), 1, 6.4, 2.6 * len(tongues) + 0.7)
     for language, (axes,) in zip(tongues, grid, strict=True):
         for index, label in enumerate(labels):
-            scores: dict[int, list[float]] = {}
-            for one in runs:
-                if one.label == label and one.record.base_language == language:
-                    scores.setdefault(one.alphabet_size, []).append(one.score)
-            if not scores:
+            mine = [one for one in runs if one.label == label and one.record.base_language == language]
+            by_size = sorted(grouped(mine, lambda one: one.alphabet_size).items())
+            if not by_size:
                 continue
-            sizes = sorted(scores)
+            scores = {size: [one.score for one in group] for size, group in by_size}
+            sizes = list(scores)
             if output.statistic == "best":
                 draw_line(axes, sizes, [min(scores[size]) for size in sizes], label, index)
                 continue

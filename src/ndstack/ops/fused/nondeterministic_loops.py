@@ -140,7 +140,8 @@ def forward(lo, hi, shape, past, start, net, inputs, first, normalized, by_state
 @kernel
 def _forward(shape, past, b, start, net, inputs, first, normalized, by_state, trace, limit, room):
     work, rows, controls = room
-    A, own, strict = trace.actions.shape[2], past_of(past, b), start < 0  # never
+    A, own = trace.actions.shape[2], past_of(past, b)
+    strict = start < 0  # False, but not a constant: a literal would compile `forward_step` once more
     if start == 0:
         begin(shape, own, work)
     fine = own.lost[0] < math.inf

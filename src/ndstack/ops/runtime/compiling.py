@@ -34,6 +34,7 @@ Flags = dict[str, Flag]
 
 _jit: Callable[..., Callable[[Compiled], Compiled]] = numba.njit
 _HOW: Flags = {**numba_internals.compile_as_whole()}
+numba_internals.trust_indices("ndstack.ops")
 
 
 def compiler(**flags: Flag) -> Callable[[Compiled], Compiled]:

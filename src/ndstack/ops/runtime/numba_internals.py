@@ -11,14 +11,15 @@ import importlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 _LOCATORS = ("UserProvidedCacheLocator", "InTreeCacheLocator", "UserWideCacheLocator")
 
 
-def _part(name: str) -> ModuleType | None:
+def _part(name: str, room: str = "core") -> ModuleType | None:
     """Return a module of numba; None if there is no such module."""
     try:
-        return importlib.import_module(f"numba.core.{name}")
+        return importlib.import_module(f"numba.{room}.{name}")
     except ImportError:
         return None
 
@@ -57,6 +58,33 @@ def compile_as_whole() -> dict[str, type]:
     if not known or not hasattr(builder, "define_nopython_pipeline"):
         return {}
     return {"pipeline_class": importlib.import_module("ndstack.ops.runtime.linking").Compiler}
+
+
+def trust_indices(package: str) -> bool:
+    """Compile the functions of a package on the understanding that they use no negative indices.
+
+    By itself numba tests every index that may be negative, which keeps loops from reading whole vectors.
+    Fallback: every index is tested.
+
+    Args:
+        package: its full name; functions of other packages are compiled as before.
+
+    Returns:
+        Whether numba can be told.
+    """
+    arrays, types = _part("arrayobj", "np"), _part("types")
+    plain, whole = getattr(arrays, "fix_integer_index", None), getattr(types, "intp", None)
+    if arrays is None or plain is None or whole is None:
+        return False
+    prefix = "_ZN" + "".join(f"{len(part)}{part}" for part in package.split("."))
+
+    def fix_integer_index(context: Any, builder: Any, kind: Any, index: Any, *rest: Any) -> Any:
+        if builder.function.name.startswith(prefix):
+            return context.cast(builder, index, kind, whole)
+        return plain(context, builder, kind, index, *rest)
+
+    vars(arrays)["fix_integer_index"] = fix_integer_index
+    return True
 
 
 def cache_folder(dispatcher: object) -> str | None:

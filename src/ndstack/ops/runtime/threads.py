@@ -1,11 +1,16 @@
 """How many threads the compiled kernels use, and how they share a batch.
 
-The kernels release the interpreter's lock, so ordinary threads are enough; they sleep when there is nothing
-to do and never compete with torch's own. A call splits the batch once, for a whole sequence.
+The kernels release the interpreter's lock, and a call splits the batch once, for a whole sequence.
+
+After a parallel operation, torch's OpenMP threads keep their cores busy for some milliseconds while they wait
+for the next one. Threads of our own would compete with them for the cores: a training step took up to 1.7
+times as long. So the kernels run on torch's own threads, which are given their parts by the OpenMP library
+that torch has loaded. Where there is none, and in a forked process, ordinary threads do the work.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +26,54 @@ WORTH_A_THREAD = 5_000_000
 
 _wanted: int | None = None
 _pool: tuple[int, ThreadPoolExecutor] | None = None
+
+_LIBRARIES = ("libgomp.so.1", "libiomp5.so", "libomp.so")
+_PARALLEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class OpenMP:
+    """The OpenMP library that torch has loaded; OSError if it is none that we know."""
+
+    def __init__(self) -> None:
+        if not hasattr(os, "RTLD_NOLOAD"):
+            raise OSError("this system cannot say what is loaded")
+        for name in _LIBRARIES:
+            try:
+                self._library = ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
+                self._asked = ctypes.PyDLL(name, mode=os.RTLD_NOLOAD)  # keeps the interpreter's lock
+                break
+            except OSError:
+                continue
+        else:
+            raise OSError("no OpenMP library is loaded")
+        self._library.GOMP_parallel.argtypes = [_PARALLEL, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+        self._library.GOMP_parallel.restype = None
+
+    def run(self, parts: int, work: Callable[[int], None]) -> None:
+        """Call work(part) for each part, at the same time as far as there are threads."""
+        errors: list[BaseException] = []
+
+        def some(_: object) -> None:
+            try:
+                first, threads = self._asked.omp_get_thread_num(), self._asked.omp_get_num_threads()
+                for part in range(first, parts, threads):
+                    work(part)
+            except BaseException as error:
+                errors.append(error)
+
+        self._library.GOMP_parallel(_PARALLEL(some), None, parts, 0)
+        if errors:
+            raise errors[0]
+
+
+def _loaded() -> OpenMP | None:
+    try:
+        return OpenMP()
+    except (OSError, AttributeError):
+        return None
+
+
+_openmp = _loaded()
 
 
 def set_num_threads(count: int | None) -> None:
@@ -56,9 +109,15 @@ def share(batch: int, work: Callable[..., None], cost: float = 1e9, *arguments: 
         work(0, batch, *arguments)
         return
     bounds = [batch * part // parts for part in range(parts + 1)]
-    pool = _threads(parts - 1)
-    others = [pool.submit(work, bounds[j], bounds[j + 1], *arguments) for j in range(1, parts)]
-    work(bounds[0], bounds[1], *arguments)
+
+    def some(part: int) -> None:
+        work(bounds[part], bounds[part + 1], *arguments)
+
+    if _openmp is not None:
+        _openmp.run(parts, some)
+        return
+    others = [_threads(parts - 1).submit(some, part) for part in range(1, parts)]
+    some(0)
     for other in others:
         other.result()
 
@@ -72,9 +131,9 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    """Forget the pool in a forked process, which has none of its parent's threads."""
-    global _pool
-    _pool = None
+    """Forget all threads in a forked process, which has none; OpenMP would wait for them forever."""
+    global _pool, _openmp
+    _pool = _openmp = None
 
 
 if hasattr(os, "register_at_fork"):

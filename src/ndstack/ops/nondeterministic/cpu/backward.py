@@ -1,9 +1,10 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
-"""The gradient of Lang's algorithm without logarithms, compiled: one step backward.
+"""The gradient of one step of Lang's algorithm, compiled.
 
-Write G_t[i, a | b] for the derivative by log gamma[i, a -> t, b], divided by P_t[i, a | b], ab for
-the derivative by log alpha, gr for the part of it that comes from the reading p_t, and kappa for
-the derivative by the attention sum_a P_t[i, a | b]. With the weights WU, WR, CP, E and A of step t,
+Write G_t[i, a | b] for the derivative with respect to log gamma[i, a -> t, b], divided by P_t[i, a | b], ab
+for the derivative with respect to log alpha, gr for the part of it that comes from the reading p_t, and kappa
+for the derivative with respect to the attention sum_a P_t[i, a | b]. With b = (r, y) and the weights WU, WR,
+CP, E and A of step t (see `forward`),
 
     w[i, b]   = ab[t, b] + gr_b + kappa[i, b];   G_t[i, a | b] += w[i, b]
     ab[i, a] += sum_b P_t[i, a | b] w[i, b]
@@ -16,9 +17,9 @@ the derivative by the attention sum_a P_t[i, a | b]. With the weights WU, WR, CP
     G_{t-1}[k, (u, y) | d]   += sum_r CP[d, r] B[r; k, u, y]
     G_k[. | (u, y)]          += sum_r E_b A[r; k, u, y] G_t[. | (r, y)]
 
-No division, and no case for alpha = 0: P is 0 there. The last three are not carried out at step t
-but gathered when step t-1, or step k, is reached: one sum of columns, `gather`. Only columns from
-before the first step of a call are added to at once, `scatter`.
+No division is needed, and alpha = 0 is no special case, since P is 0 there. The last three sums are not
+carried out at step t. They are gathered when step t-1, or step k, is reached, as one sum of columns
+(`gather`). Only columns from before the first step of a call are added to at once (`scatter`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from ndstack.ops.nondeterministic.cpu.blocks import combine, distribute, dots
 from ndstack.ops.nondeterministic.cpu.forward import find_kept, first_of, lowest_of, pop_weights
 from ndstack.ops.runtime.exponentials import exp_each
 from ndstack.ops.runtime.products import add_constant, copy, fill
-from ndstack.ops.runtime.simd import kernel, lanes, maker
+from ndstack.ops.runtime.simd import kernel, kernel_loop, lanes, maker
 
 
 class Adjoint(NamedTuple):
@@ -189,12 +190,18 @@ def spread_reading(shape, past, adjoint, t, grad_alpha, grad_attention, work):
     if grad_attention.size == 0:
         return
     for b in range(K):
-        for i in range(begin, t):
-            x = grad_attention[b, i + 1]
-            at = work.off[b] + (i - begin) * K
-            for a in range(K):
-                G[at + a] += x
-                alpha[(i + 1) * K + a] += P[at + a] * x
+        _add_by_step(grad_attention[b], begin + 1, t - begin, K, P, work.off[b], G, alpha)
+
+
+@kernel_loop
+def _add_by_step(grads, first, count, K, P, place, G, alpha):
+    """For i < count, x = grads[first + i]: G[place + i * K + a] += x, alpha[(first + i) * K + a] += P x."""
+    for i in range(count):
+        x = grads[first + i]
+        for a in range(K):
+            G[place + i * K + a] += x
+        for a in range(K):
+            alpha[(first + i) * K + a] += P[place + i * K + a] * x
 
 
 @kernel

@@ -4,11 +4,13 @@
 `combine` adds up columns with weights, `dots` multiplies columns with each other, and `distribute`
 adds few columns to many. Forward and backward passes are arranged so that their cubic parts are
 calls of these. They come in variants for one, two and three columns at once, which differ in what
-they keep in registers; the last is bound by multiply-adds alone.
+they keep in registers; the last is bound by multiply-adds alone. `narrow` has variants for machines with
+fewer and smaller registers.
 """
 
 from __future__ import annotations
 
+from ndstack.ops.nondeterministic.cpu import narrow
 from ndstack.ops.runtime.simd import (
     fma,
     kernel,
@@ -39,15 +41,15 @@ def combine(X, off, W, wide, many, counts, length, out, pos):
     tiles = (length + 2 * lanes(X) - 1) // (2 * lanes(X))
     three = by_three(many)
     for r in range(0, three, 3):
-        _combine3(X, off, W, wide, r, counts, tiles, out, pos)
+        combine3(X, off, W, wide, r, counts, tiles, out, pos)
     for r in range(three, many - 1, 2):
-        _combine2(X, off, W, wide, r, counts, tiles, out, pos)
+        combine2(X, off, W, wide, r, counts, tiles, out, pos)
     if many - three == 1:
         _combine1(X, off, W, wide, three, counts, tiles, out, pos)
 
 
 @kernel_loop
-def _combine3(X, off, W, wide, r, counts, tiles, out, pos):
+def _wide_combine3(X, off, W, wide, r, counts, tiles, out, pos):
     width = lanes(X)
     for tile in range(tiles):
         j = 2 * width * tile
@@ -70,7 +72,7 @@ def _combine3(X, off, W, wide, r, counts, tiles, out, pos):
 
 
 @kernel_loop
-def _combine2(X, off, W, wide, r, counts, tiles, out, pos):
+def _wide_combine2(X, off, W, wide, r, counts, tiles, out, pos):
     width = lanes(X)
     for tile in range(tiles):
         j, count = 2 * width * tile, counts[tile]
@@ -130,15 +132,15 @@ def dots(X, off, lengths, groups, Y, pos, many, res):
     """
     three = by_three(many)
     for r in range(0, three, 3):
-        _dots3(X, off, lengths, groups, Y, pos, r, many, res)
+        dots3(X, off, lengths, groups, Y, pos, r, many, res)
     for r in range(three, many - 1, 2):
-        _dots2(X, off, lengths, groups, Y, pos, r, many, res)
+        dots2(X, off, lengths, groups, Y, pos, r, many, res)
     if many - three == 1:
         _dots1(X, off, lengths, groups, Y, pos, three, many, res)
 
 
 @kernel_loop
-def _dots3(X, off, lengths, groups, Y, pos, r, many, res):
+def _wide_dots3(X, off, lengths, groups, Y, pos, r, many, res):
     p0, p1, p2 = pos[r], pos[r + 1], pos[r + 2]
     for g in range(groups):
         o0, o1, o2, o3 = off[4 * g], off[4 * g + 1], off[4 * g + 2], off[4 * g + 3]
@@ -160,7 +162,7 @@ def _dots3(X, off, lengths, groups, Y, pos, r, many, res):
 
 
 @kernel_loop
-def _dots2(X, off, lengths, groups, Y, pos, r, many, res):
+def _wide_dots2(X, off, lengths, groups, Y, pos, r, many, res):
     p0, p1 = pos[r], pos[r + 1]
     for g in range(groups):
         o0, o1, o2, o3 = off[4 * g], off[4 * g + 1], off[4 * g + 2], off[4 * g + 3]
@@ -237,3 +239,8 @@ def _distribute1(X, pos, W, r, many, out, off, lengths, count):
         o, w0 = off[c], spread(W, c * many + r)
         for j in range(0, lengths[c], lanes(X)):
             store(out, o + j, fma(w0, load(X, p0 + j), load(out, o + j)))
+
+
+NARROW = narrow.is_narrow()
+combine3, combine2 = (narrow.combine3, narrow.combine2) if NARROW else (_wide_combine3, _wide_combine2)
+dots3, dots2 = (narrow.dots3, narrow.dots2) if NARROW else (_wide_dots3, _wide_dots2)

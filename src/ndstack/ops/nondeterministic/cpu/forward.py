@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
-"""Lang's algorithm without logarithms, compiled: one step forward, and a scan over given actions.
+"""One step of Lang's algorithm, compiled. The chart holds probabilities; only alpha is kept as logarithms.
 
 The chart holds, for every time t and configuration types a = (q, x) and b = (r, y),
 
@@ -18,6 +18,15 @@ at b at time t. With lr the normalised log alpha[t-1], step t is
 
 where kept_k[b] is the mass of the column (k, b) that the window still holds at time t: 1 without a
 window, save that nothing stands below the initial bottom without the bottom fix.
+
+The factors of P_t are written WU[a, b] = e^{lr_a + push[a, b] - la_b}, E_b = e^{mp_r - la_b} with b = (r, y),
+and WR[d, b] = e^{lr_d + replace[d, b] - la_b}. In the code:
+
+    lr   log_alpha[t-1]     mp   best_pop     CP   wpop       A   popped
+    la   log_total[t]       WU   wpush        WR   wreplace   E   epop
+
+The pop rule is four functions: `pop_weights` computes A, `find_kept` the mass that it uncovers,
+`uncovered_weights` the products E_b A, and `columns` the sum over k and u, which takes nearly all the time.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ import numpy as np
 from ndstack.ops.nondeterministic.cpu.blocks import combine, dots
 from ndstack.ops.nondeterministic.cpu.forward import first_of
 from ndstack.ops.runtime.products import fill
-from ndstack.ops.runtime.simd import kernel, lanes, maker
+from ndstack.ops.runtime.simd import kernel, kernel_loop, lanes, maker
 
 
 class Rows(NamedTuple):
@@ -62,13 +62,20 @@ def attend(shape, past, t, out):
     """out[b, i + 1] = sum_a P_t[i, a | b], for the i that the chart holds."""
     K = shape.states * shape.symbols
     low = first_of(shape, t)
+    begin = low if low > -1 else -1
     for b in range(K):
-        for i in range(low if low > -1 else -1, t):
-            place = shape.start[t] + b * shape.stride[t] + (i - low) * K
-            total = 0.0
-            for a in range(K):
-                total += past.chart[place + a]
-            out[b, i + 1] = total
+        place = shape.start[t] + b * shape.stride[t] + (begin - low) * K
+        _sum_rows(past.chart, place, K, t - begin, out[b], begin + 1)
+
+
+@kernel_loop
+def _sum_rows(P, place, K, count, out, first):
+    """out[first + i] = sum_a P[place + i * K + a], for i < count."""
+    for i in range(count):
+        total = 0.0
+        for a in range(K):
+            total += P[place + i * K + a]
+        out[first + i] = total
 
 
 @maker

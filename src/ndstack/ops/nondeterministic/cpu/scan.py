@@ -9,13 +9,20 @@ import torch
 from torch import Tensor
 
 from ndstack.ops.nondeterministic.chart import Chart
-from ndstack.ops.nondeterministic.cpu import scan_loops
+from ndstack.ops.nondeterministic.cpu import long_loops, scan_loops
 from ndstack.ops.nondeterministic.cpu.backward import Adjoint
-from ndstack.ops.nondeterministic.cpu.layout import layout
+from ndstack.ops.nondeterministic.cpu.forward import Past, Shape
+from ndstack.ops.nondeterministic.cpu.layout import Layout, layout
 from ndstack.ops.nondeterministic.limits import LIMITS
 from ndstack.ops.nondeterministic.settings import Setting
-from ndstack.ops.runtime.addresses import array, written, zeros
+from ndstack.ops.runtime.addresses import Array, array, written, zeros
 from ndstack.ops.runtime.threads import share
+
+LONG = 8_000_000
+"""A scan goes by blocks of steps (see `long_forward`) if a step can see so many bytes of the chart."""
+
+BLOCK = 30
+"""How many steps a block has."""
 
 
 def run(actions: Tensor, setting: Setting) -> tuple[Chart, Tensor, Tensor, Tensor]:
@@ -34,13 +41,51 @@ def run(actions: Tensor, setting: Setting) -> tuple[Chart, Tensor, Tensor, Tenso
     given = array(actions, dtype, batch, steps, at.actions)
     shown = written(reading, dtype, batch, steps, at.kinds), written(attention, dtype, *span)
     shape, past = chart.arrays(steps)
-    limits = LIMITS[dtype], setting.strict
+    limits, long = (LIMITS[dtype], setting.strict), _is_long(at, steps, dtype)
 
     def work(lo: int, hi: int) -> None:
-        scan_loops.forward(shape, past, lo, hi, 0, given, *shown, trusted, *limits)
+        if not long:
+            scan_loops.forward(shape, past, lo, hi, 0, given, *shown, trusted, *limits)
+            return
+        for row in range(lo, hi):
+            trusted[row] = _by_blocks(shape, past, row, given, *shown, *limits)
 
     share(batch, work, at.cost(0, steps) * batch)
     return chart, reading, attention, torch.from_numpy(trusted)
+
+
+def _is_long(at: Layout, steps: int, dtype: torch.dtype) -> bool:
+    """Whether a scan goes by blocks."""
+    seen = at.band * at.band if at.band else steps * (steps + 1) // 2
+    return seen * at.kinds**2 * dtype.itemsize >= LONG
+
+
+def _by_blocks(
+    shape: Shape,
+    past: Past,
+    row: int,
+    actions: Array,
+    reading: Array,
+    attention: Array,
+    limit: float,
+    strict: bool,
+) -> bool:
+    """One sequence by blocks of steps, and step by step where a block leaves the range of its dtype.
+
+    Returns:
+        Whether the sequence can be trusted.
+    """
+    steps, time, fine = actions.shape[1], 0, np.ones(1, np.bool_)
+    own = Past(*(part[row : row + 1] for part in past))
+    while time < steps and fine[0]:
+        time = long_loops.forward(shape, past, row, time, actions, reading, attention, limit, strict, BLOCK)
+        end = min(time + BLOCK, steps)
+        if time < steps:
+            here = (slice(row, row + 1), slice(time, end))
+            shown = reading[here], attention[here] if attention.size else attention
+            scan_loops.forward(shape, own, 0, 1, time, actions[here], *shown, fine, limit, strict)
+        time = end
+    return bool(fine[0])
 
 
 def gradient(
@@ -72,11 +117,15 @@ def gradient(
     )
     given = array(actions, dtype, batch, steps, at.actions)
     into = written(result, dtype, batch, steps, at.actions)
-    sure = array(trusted, torch.bool, batch)
+    sure, long = array(trusted, torch.bool, batch), _is_long(at, steps, dtype)
 
     def work(lo: int, hi: int) -> None:
         sums = [written(zeros(dtype, 1, size), dtype, 1, size) for size in (at.size, at.ends)]
-        scan_loops.backward(shape, past, Adjoint(*sums), False, lo, hi, 0, given, shown, received, into, sure)
+        known = given, shown, received, into, sure
+        if not long:
+            scan_loops.backward(shape, past, Adjoint(*sums), False, lo, hi, 0, *known)
+        else:
+            long_loops.backward(shape, past, Adjoint(*sums), lo, hi, *known, BLOCK)
 
     share(batch, work, 2 * at.cost(0, steps) * batch)
     return result

@@ -148,7 +148,8 @@ def _forward(
     kind, at, lost_at, b, start, steps, actions_at, reading_at, attention_at, limit, shape, work
 ):  # fmt: skip
     Q, K = shape.states, shape.states * shape.symbols
-    A, width, strict = 2 * K * K + K * Q, start + steps + 1, start < 0  # never
+    A, width = 2 * K * K + K * Q, start + steps + 1
+    strict = start < 0  # False, but not a constant: a literal would compile `forward_step` once more
     own = past_at(at, lost_at, b, kind)
     if start == 0:
         begin(shape, own, work)

@@ -21,6 +21,9 @@ from torch import Tensor
 
 NEG = -math.inf
 
+BLOCK = 16
+"""The gradient gathers what later blocks of so many steps say about a block in one product of matrices."""
+
 
 @dataclasses.dataclass
 class Run:
@@ -76,17 +79,18 @@ def _exp(x: Tensor, shift: Tensor) -> Tensor:
     return torch.where(shift == NEG, NEG, x - shift.masked_fill(shift == NEG, 0.0)).exp()
 
 
-def _weights(run: Run, t: int, push: Tensor, replace: Tensor, pop: Tensor) -> tuple[Tensor, ...]:
-    """WU, WR [B, K, K] and CP [B, K, Q] of step t, E [B, K], in double precision.
+def _weights(run: Run, times: slice, push: Tensor, replace: Tensor, pop: Tensor) -> tuple[Tensor, ...]:
+    """WU, WR [B, n, K, K], CP [B, n, K, Q] and E [B, n, K] of n steps, in double precision.
 
     Args:
-        push, replace, pop: log weights of step t with log alpha[t-1] added.
+        times: of the steps.
+        push, replace, pop: their log weights with log alpha of the time before added.
     """
-    total, best = run.log_total[:, t], run.best_pop[:, t]
-    wpush = _exp(push, total[:, None])
-    wreplace = torch.where(run.kept[:, t, :, None] > 0, _exp(replace, total[:, None]), 0.0)
-    wpop = _exp(pop, best[:, None])
-    alive = best.repeat(1, run.symbols)
+    total, best = run.log_total[:, times], run.best_pop[:, times]
+    wpush = _exp(push, total[..., None, :])
+    wreplace = torch.where(run.kept[:, times, :, None] > 0, _exp(replace, total[..., None, :]), 0.0)
+    wpop = _exp(pop, best[..., None, :])
+    alive = best.repeat(1, 1, run.symbols)
     return wpush, wreplace, wpop, torch.where(alive == NEG, 0.0, _exp(alive, total))
 
 
@@ -161,7 +165,8 @@ def _step(run: Run, t: int, push: Tensor, replace: Tensor, pop: Tensor, mass: Te
     run.log_total[:, t] = total
     norm = torch.logsumexp(total, 1, keepdim=True)
     run.log_alpha[:, t] = torch.where(norm == NEG, NEG, total - norm.masked_fill(norm == NEG, 0.0))
-    wpush, wreplace, _, epop = (x.to(dtype) for x in _weights(run, t, push, replace, pop))
+    found_weights = _weights(run, slice(t, t + 1), push[:, None], replace[:, None], pop[:, None])
+    wpush, wreplace, _, epop = (x[:, 0].to(dtype) for x in found_weights)
     new = run.column(run.chart, t)
     new[..., t * kinds : (t + 1) * kinds] = wpush.mT.reshape(batch, symbols, states, kinds)
     column = (wreplace.mT @ before).view(batch, symbols, states, -1)
@@ -206,14 +211,17 @@ def backward(
     adjoint = torch.zeros_like(run.chart)
     alpha = run.chart.new_zeros(batch, steps + 2, kinds)  # from i = -1
     grads = tuple(torch.zeros_like(action) for action in (push, replace, pop))
+    before = run.log_alpha[:, :-1, :, None]
+    given = [before + action for action in (push, replace, pop)]
+    weights = [x.to(run.chart.dtype) for x in _weights(run, slice(1, None), *given)]
     for t in range(steps, 0, -1):
+        end = min(BLOCK * ((t - 1) // BLOCK + 1), steps)  # the last time of the block of t
+        if t == end:
+            _gather(run, adjoint, range(BLOCK * ((t - 1) // BLOCK) + 1, t + 1), range(t + 1, steps + 1))
         low = run.low[t]
         here = slice(low * kinds, (t + 1) * kinds)
         own = run.column(adjoint, t)[..., here]  # [B, S, Q, (i, a)]
-        if t + 2 <= steps:
-            rows = slice((t + 2) * states, None)
-            uses = run.uses[:, :, rows, t * states : (t + 1) * states]
-            own += uses.mT @ adjoint[:, :, rows, here]
+        _gather(run, adjoint, range(t, t + 1), range(t + 2, end + 1))
         w = (alpha[:, t + 1] + grad_alpha[:, t - 1])[:, :, None]
         if grad_attention is not None:
             w = w + grad_attention[:, t - 1, :, low : t + 1]
@@ -221,11 +229,17 @@ def backward(
         by_position(own, kinds).add_(w)
         probability = by_position(run.column(run.chart, t)[..., here], kinds)
         alpha[:, low : t + 1] += (probability * w).sum((1, 2))
-        before = run.log_alpha[:, t - 1, :, None]
-        given = [before + action[:, t - 1] for action in (push, replace, pop)]
-        weights = [x.to(run.chart.dtype) for x in _weights(run, t, *given)]
-        _step_back(run, t, adjoint, own, weights, grads)
+        _step_back(run, t, adjoint, own, [weight[:, t - 1] for weight in weights], grads)
     return grads[0], grads[1], grads[2]
+
+
+def _gather(run: Run, adjoint: Tensor, times: range, later: range) -> None:
+    """Add to the columns of some times what later steps that uncover them say."""
+    if not len(later):
+        return
+    own, others = (slice(part.start * run.states, part.stop * run.states) for part in (times, later))
+    here = slice(run.low[times.start] * run.kinds, times.stop * run.kinds)
+    adjoint[:, :, own, here] += run.uses[:, :, others, own].mT @ adjoint[:, :, others, here]
 
 
 def _step_back(

@@ -1,0 +1,119 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""The loops of `blocks` for machines on which a vector takes two registers, of which there are sixteen.
+
+There a loop with twelve sums of vectors in the making would spend its time on moving them to memory and back.
+These have six at a time.
+"""
+
+from __future__ import annotations
+
+import numba
+from llvmlite.binding import get_host_cpu_features
+
+from ndstack.ops.runtime.simd import fma, kernel_loop, lanes, load, plus, spread, store, store_sums, zeros
+
+
+def is_narrow() -> bool:
+    """Whether the code is for a machine without registers as wide as a vector, and 32 of them."""
+    chosen = getattr(numba.config, "CPU_FEATURES", None)
+    if chosen is not None:
+        return "+avx512f" not in chosen
+    return not get_host_cpu_features().get("avx512f", False)
+
+
+@kernel_loop
+def combine3(X, off, W, wide, r, counts, tiles, out, pos):
+    """As `blocks` says, for three results."""
+    width = lanes(X)
+    for half in range(2 * tiles):
+        j, count = width * half, counts[half // 2]
+        p0, p1, p2 = pos[r] + j, pos[r + 1] + j, pos[r + 2] + j
+        a0, a1, a2 = load(out, p0), load(out, p1), load(out, p2)
+        b0 = b1 = b2 = zeros(X)
+        for c in range(0, count - 1, 2):
+            x, i = load(X, off[c] + j), c * wide + r
+            a0 = fma(spread(W, i), x, a0)
+            a1 = fma(spread(W, i + 1), x, a1)
+            a2 = fma(spread(W, i + 2), x, a2)
+            x, i = load(X, off[c + 1] + j), i + wide
+            b0 = fma(spread(W, i), x, b0)
+            b1 = fma(spread(W, i + 1), x, b1)
+            b2 = fma(spread(W, i + 2), x, b2)
+        if count % 2 == 1:
+            x, i = load(X, off[count - 1] + j), (count - 1) * wide + r
+            a0 = fma(spread(W, i), x, a0)
+            a1 = fma(spread(W, i + 1), x, a1)
+            a2 = fma(spread(W, i + 2), x, a2)
+        store(out, p0, plus(a0, b0))
+        store(out, p1, plus(a1, b1))
+        store(out, p2, plus(a2, b2))
+
+
+@kernel_loop
+def combine2(X, off, W, wide, r, counts, tiles, out, pos):
+    """As `blocks` says, for two results."""
+    width = lanes(X)
+    for half in range(2 * tiles):
+        j, count = width * half, counts[half // 2]
+        p0, p1 = pos[r] + j, pos[r + 1] + j
+        a0, a1 = load(out, p0), load(out, p1)
+        b0 = b1 = zeros(X)
+        for c in range(0, count - 1, 2):
+            x, i = load(X, off[c] + j), c * wide + r
+            a0, a1 = fma(spread(W, i), x, a0), fma(spread(W, i + 1), x, a1)
+            x, i = load(X, off[c + 1] + j), i + wide
+            b0, b1 = fma(spread(W, i), x, b0), fma(spread(W, i + 1), x, b1)
+        if count % 2 == 1:
+            x, i = load(X, off[count - 1] + j), (count - 1) * wide + r
+            a0, a1 = fma(spread(W, i), x, a0), fma(spread(W, i + 1), x, a1)
+        store(out, p0, plus(a0, b0))
+        store(out, p1, plus(a1, b1))
+
+
+@kernel_loop
+def dots3(X, off, lengths, groups, Y, pos, r, many, res):
+    """As `blocks` says, for three rows of Y; two columns of X at a time."""
+    p0, p1, p2 = pos[r], pos[r + 1], pos[r + 2]
+    for g in range(groups):
+        o0, o1, o2, o3 = off[4 * g], off[4 * g + 1], off[4 * g + 2], off[4 * g + 3]
+        a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = c0 = c1 = c2 = c3 = zeros(X)
+        for j in range(0, lengths[g], lanes(X)):
+            x, z, y = load(X, o0 + j), load(X, o1 + j), load(Y, p0 + j)
+            a0, a1 = fma(x, y, a0), fma(z, y, a1)
+            y = load(Y, p1 + j)
+            b0, b1 = fma(x, y, b0), fma(z, y, b1)
+            y = load(Y, p2 + j)
+            c0, c1 = fma(x, y, c0), fma(z, y, c1)
+        for j in range(0, lengths[g], lanes(X)):
+            x, z, y = load(X, o2 + j), load(X, o3 + j), load(Y, p0 + j)
+            a2, a3 = fma(x, y, a2), fma(z, y, a3)
+            y = load(Y, p1 + j)
+            b2, b3 = fma(x, y, b2), fma(z, y, b3)
+            y = load(Y, p2 + j)
+            c2, c3 = fma(x, y, c2), fma(z, y, c3)
+        i = 4 * (g * many + r)
+        store_sums(res, i, a0, a1, a2, a3)
+        store_sums(res, i + 4, b0, b1, b2, b3)
+        store_sums(res, i + 8, c0, c1, c2, c3)
+
+
+@kernel_loop
+def dots2(X, off, lengths, groups, Y, pos, r, many, res):
+    """As `blocks` says, for two rows of Y; two columns of X at a time."""
+    p0, p1 = pos[r], pos[r + 1]
+    for g in range(groups):
+        o0, o1, o2, o3 = off[4 * g], off[4 * g + 1], off[4 * g + 2], off[4 * g + 3]
+        a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = zeros(X)
+        for j in range(0, lengths[g], lanes(X)):
+            x, z, y = load(X, o0 + j), load(X, o1 + j), load(Y, p0 + j)
+            a0, a1 = fma(x, y, a0), fma(z, y, a1)
+            y = load(Y, p1 + j)
+            b0, b1 = fma(x, y, b0), fma(z, y, b1)
+        for j in range(0, lengths[g], lanes(X)):
+            x, z, y = load(X, o2 + j), load(X, o3 + j), load(Y, p0 + j)
+            a2, a3 = fma(x, y, a2), fma(z, y, a3)
+            y = load(Y, p1 + j)
+            b2, b3 = fma(x, y, b2), fma(z, y, b3)
+        i = 4 * (g * many + r)
+        store_sums(res, i, a0, a1, a2, a3)
+        store_sums(res, i + 4, b0, b1, b2, b3)

@@ -1,0 +1,106 @@
+"""Kernels share a batch on torch's own threads, or on ordinary ones."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+from ndstack.errors import NdstackError
+from ndstack.ops.runtime import threads
+
+
+@pytest.fixture(params=["openmp", "pool"])
+def way(request, monkeypatch):
+    """Both ways to run the parts of a batch."""
+    if request.param == "pool":
+        monkeypatch.setattr(threads, "_openmp", None)
+    elif threads._openmp is None:
+        pytest.skip("torch has no OpenMP library that is known")
+    monkeypatch.setattr(threads, "_wanted", 3)
+    return request.param
+
+
+def shared(batch, cost=1e9):
+    """The parts that a batch is split into, and the threads that did them."""
+    parts, who = [], set()
+    meet = threading.Barrier(min(3, batch, 1 + int(cost / threads.WORTH_A_THREAD)), timeout=20)
+
+    def work(first, last, name):
+        assert name == "given"
+        parts.append((first, last))
+        who.add(threading.get_ident())
+        meet.wait()
+
+    threads.share(batch, work, cost, "given")
+    return sorted(parts), who
+
+
+@pytest.mark.parametrize(
+    ("batch", "parts"), [(1, [(0, 1)]), (2, [(0, 1), (1, 2)]), (10, [(0, 3), (3, 6), (6, 10)])]
+)
+def test_every_sequence_is_done_once_and_all_parts_at_the_same_time(way, batch, parts):
+    found, who = shared(batch)
+    assert found == parts
+    assert len(who) == len(parts)
+
+
+def test_a_small_call_stays_on_one_thread(way):
+    assert shared(10, cost=100.0) == ([(0, 10)], {threading.get_ident()})
+
+
+def test_what_a_part_raises_is_raised(way):
+    def work(first, last):
+        if last == 10:
+            raise NdstackError("the last part failed")
+
+    with pytest.raises(NdstackError, match="the last part failed"):
+        threads.share(10, work)
+
+
+@pytest.mark.skipif(threads._openmp is None, reason="torch has no OpenMP library that is known")
+def test_parts_within_parts(monkeypatch):
+    """Inside a parallel region OpenMP gives one thread, which then does all parts."""
+    monkeypatch.setattr(threads, "_wanted", 3)
+    done: list[int] = []
+
+    def inner(first, last):
+        done.append(last - first)
+
+    threads.share(3, lambda first, last: threads.share(6, inner))
+    assert sum(done) == 18
+
+
+def test_several_threads_of_python_at_once(way):
+    results = []
+
+    def work(first, last):
+        results.append(torch.ones(first + 1, last).sum().item())
+
+    callers = [threading.Thread(target=threads.share, args=(9, work)) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(20)
+    assert sorted(results) == sorted(4 * [3.0, 4 * 6.0, 7 * 9.0])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_has_threads_of_its_own():
+    script = """if True:
+        import os, warnings
+        warnings.simplefilter("ignore")
+        from ndstack.ops.runtime import threads
+        threads.set_num_threads(2)
+        done = []
+        threads.share(4, lambda first, last: done.append((first, last)))
+        child = os.fork()
+        if child == 0:
+            threads.share(4, lambda first, last: done.append((first, last)))
+            os._exit(0 if sorted(done) == [(0, 2), (0, 2), (2, 4), (2, 4)] else 1)
+        print(os.waitpid(child, 0)[1])
+    """
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "0", done.stderr
