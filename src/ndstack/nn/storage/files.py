@@ -76,20 +76,13 @@ def pack_tensors(tensors: dict[str, Tensor], note: str = "") -> bytes:
 
 
 def read_tensors(path: Path, expected: dict[str, Tensor] | None = None) -> tuple[dict[str, Tensor], str]:
-    """Return the tensors and the note of a file that `pack` made.
+    """Return the tensors and the note of a file that `pack_tensors` made.
 
     Args:
         path: the file.
         expected: tensors of the names, shapes and types that there should be; if not given, any are good.
     """
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            header = json.loads((file.metadata() or {}).get("ndstack", "{}"))
-    except OSError as error:
-        raise NdstackError(f"cannot read {path}: {error.strerror or error}") from None
-    except (safetensors.SafetensorError, ValueError, RecursionError) as error:
-        raise NdstackError(f"{path} is damaged or not a safetensors file: {error}") from None
+    tensors, header = _read(path, tensors=True)
     if expected is not None:
         _check_expected(path, tensors, expected)
     note = str(header.get("note", "")) if isinstance(header, dict) else ""
@@ -99,15 +92,21 @@ def read_tensors(path: Path, expected: dict[str, Tensor] | None = None) -> tuple
 
 
 def read_note(path: Path) -> str:
-    """Return the note of a file that `pack` made, without its tensors; the checksum is not computed."""
+    """Return the note of a file that `pack_tensors` made, without reading its tensors or its checksum."""
+    _, header = _read(path, tensors=False)
+    return str(header.get("note", "")) if isinstance(header, dict) else ""
+
+
+def _read(path: Path, *, tensors: bool) -> tuple[dict[str, Tensor], object]:
+    """Return the tensors of a file, if they are wanted, and its header, which may be anything."""
     try:
         with safetensors.safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get("ndstack", "{}"))
+            found = {name: file.get_tensor(name) for name in (file.keys() if tensors else ())}
+            return found, json.loads((file.metadata() or {}).get("ndstack", "{}"))
     except OSError as error:
         raise NdstackError(f"cannot read {path}: {error.strerror or error}") from None
     except (safetensors.SafetensorError, ValueError, RecursionError) as error:
         raise NdstackError(f"{path} is damaged or not a safetensors file: {error}") from None
-    return str(header.get("note", "")) if isinstance(header, dict) else ""
 
 
 def _check_expected(path: Path, tensors: dict[str, Tensor], expected: dict[str, Tensor]) -> None:

@@ -18,10 +18,10 @@ import numpy as np
 
 from ndstack.ops.runtime.compiling import compiler, internal
 from ndstack.ops.runtime.exponentials import tanh_each
-from ndstack.ops.runtime.products import add_scaled, dot
+from ndstack.ops.runtime.products import add_scaled, copy, dot
 
 _compiled = compiler(nogil=True)
-_internal = internal(nogil=True)
+_internal = internal(nogil=True, _nrt=False)
 
 
 @_internal
@@ -54,7 +54,7 @@ def read(top, parent, strength, vectors, base, reading):
     """r = sum_i min(s[i], max(0, 1 - sum_{j>i} s[j])) v[i], from the top down."""
     one = strength.dtype.type(1)
     above = strength.dtype.type(0)
-    reading[:] = base
+    copy(base, reading)
     i = top
     while i >= 0 and above < one:
         weight = min(strength[i], one - above)

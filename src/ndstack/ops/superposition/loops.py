@@ -13,8 +13,8 @@ from ndstack.ops.runtime.exponentials import sigmoid_each
 from ndstack.ops.runtime.products import add_scaled, copy, dot
 
 _compiled = compiler(nogil=True)
-_internal = internal(nogil=True)
-_summing = internal(nogil=True, fastmath={"reassoc", "contract", "nsz"})
+_internal = internal(nogil=True, _nrt=False)
+_summing = internal(nogil=True, _nrt=False, fastmath={"reassoc", "contract", "nsz"})
 
 
 @_internal
