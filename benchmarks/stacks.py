@@ -29,7 +29,7 @@ from benchmarks.loop import cubic_loop_rate
 from ndstack.functional.nondeterministic import nondeterministic
 from ndstack.nn.fused import FusedLSTM, LSTMWeights, run_lstm
 from ndstack.ops.lstm import lstm_cell
-from ndstack.ops.nondeterministic import naive
+from ndstack.ops.nondeterministic import reference
 from ndstack.ops.nondeterministic.log_space import log_sum, quotient
 from ndstack.ops.nondeterministic.settings import action_sizes
 from ndstack.ops.runtime import threads
@@ -99,7 +99,7 @@ def by_reference(
     kinds = (stack.states, stack.symbols)
     like = inputs.new_empty(BATCH, inputs.shape[1], *kinds, stack.states)
     bottom = None if stack.bottom is None else torch.nn.functional.logsigmoid(stack.bottom)
-    stepper = naive.Stepper(like, bottom)
+    stepper = reference.Stepper(like, bottom)
     reading, hidden = stack.start(BATCH).reading, []
     for gates in inputs.unbind(1):
         memory = lstm_cell(gates, reading, *memory, weights.reading, weights.hidden)

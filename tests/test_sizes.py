@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parent.parent / "docs" / "figures.py"
+PAGE = Path(__file__).parent.parent / "docs" / "code_size.py"
 MOST_LINES, MOST_OF_A_FUNCTION = 400, 60
 REASONS = {
     "nondeterministic": "the same, with equations",

@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 from ndstack.analysis import Names, StackRuns, TransitionWeights, most_probable_stacks, stack_wfa_marginals
 from ndstack.analysis.run_tables import summary_lines
 from ndstack.errors import NdstackError
-from ndstack.ops.nondeterministic import naive
+from ndstack.ops.nondeterministic import reference
 from tests.analysis.automata import SETTINGS, every_run, key, random_weights
 
 ENDS = [None, [(0, 0)], [(1, 0), (0, 1)]]
@@ -126,7 +126,7 @@ def test_posterior_is_the_gradient_of_log_alpha(window, fix, scale):
     given = [
         torch.from_numpy(part)[None].requires_grad_() for part in (weights.push, weights.replace, weights.pop)
     ]
-    alpha = naive.run(*given, window=window, bottom_fix=fix).alpha[0]
+    alpha = reference.run(*given, window=window, bottom_fix=fix).alpha[0]
     runs = StackRuns(weights)
     for time, end in [(6, (1, 2)), (6, None), (4, (0, 0)), (1, None)]:
         log = alpha[time - 1].flatten().logsumexp(0) if end is None else alpha[time - 1][end]

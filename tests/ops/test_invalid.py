@@ -13,7 +13,7 @@ from ndstack.functional import nondeterministic
 from ndstack.nn import StackRNN
 from ndstack.ops import stratification as plain_stratification
 from ndstack.ops import superposition as plain_superposition
-from ndstack.ops.nondeterministic import naive
+from ndstack.ops.nondeterministic import reference
 from ndstack.ops.nondeterministic.settings import shaped
 from ndstack.stacks import Nondeterministic, Stack, Stratification, Superposition
 
@@ -37,7 +37,7 @@ def no_second_try(monkeypatch):
     def run(*arguments: Any, **options: Any) -> None:
         raise AssertionError("computed again in log space")
 
-    monkeypatch.setattr(naive, "run", run)
+    monkeypatch.setattr(reference, "run", run)
 
 
 def steps_of(stack: Stack[Any], actions: Tensor, pushed: Tensor | None, state: Any) -> Tensor:

@@ -10,7 +10,7 @@ from tests.ops import oracle
 from tests.ops.random_automata import assert_near, gradients, random_weights
 
 from ndstack.functional.nondeterministic import nondeterministic
-from ndstack.ops.nondeterministic import naive
+from ndstack.ops.nondeterministic import reference
 from ndstack.ops.nondeterministic.semirings import REAL, VITERBI
 
 SIZES = [(1, 1, 6), (2, 1, 4), (1, 2, 5), (2, 2, 3), (1, 3, 3), (3, 1, 3)]
@@ -60,13 +60,13 @@ def test_float32_loses_no_digits_in_log_space() -> None:
 
 def test_the_real_semiring_gives_the_weights_themselves() -> None:
     actions = [action.detach() for action in random_weights(1, 5, 2, 2, zeros=0.3)]
-    logs = naive.run(*actions).alpha
-    assert_near([naive.run(*(a.exp() for a in actions), semiring=REAL).alpha], [logs.exp()], 1e-12)
+    logs = reference.run(*actions).alpha
+    assert_near([reference.run(*(a.exp() for a in actions), semiring=REAL).alpha], [logs.exp()], 1e-12)
 
 
 def test_viterbi_finds_the_best_run_and_its_gradient_is_that_run() -> None:
     push, replace, pop = random_weights(1, 4, 2, 2, zeros=0.2, seed=3)
-    alpha = naive.run(push, replace, pop, semiring=VITERBI).alpha[0]
+    alpha = reference.run(push, replace, pop, semiring=VITERBI).alpha[0]
     for t, runs in enumerate(oracle.enumerate_runs(push[0], replace[0], pop[0])):
         for state in range(2):
             for symbol in range(2):

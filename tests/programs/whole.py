@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ndstack.functional import nondeterministic, stratification, superposition
 from ndstack.nn.networks.unnormalized import Unnormalized
-from ndstack.ops.nondeterministic import naive
+from ndstack.ops.nondeterministic import reference
 from ndstack.stacks import Nondeterministic, Several, Stack, Stratification, Superposition
 
 Parameters = dict[int, Tensor]
@@ -103,7 +103,7 @@ def _probabilities(stack: Nondeterministic, past: Past, twins: Parameters, backe
 
 def _weights(stack: Nondeterministic, past: Past) -> Tensor:
     """Of runs, not normalised."""
-    alpha = naive.run(*_parts(stack, past), window=stack.window, bottom_fix=stack.bottom_fix).alpha.exp()
+    alpha = reference.run(*_parts(stack, past), window=stack.window, bottom_fix=stack.bottom_fix).alpha.exp()
     return (alpha if stack.read_states else alpha.sum(2)).flatten(2)
 
 

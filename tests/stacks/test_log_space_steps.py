@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ndstack.ops.nondeterministic import naive
+from ndstack.ops.nondeterministic import reference
 from ndstack.ops.nondeterministic.log_space import in_log_space
 from ndstack.stacks import Nondeterministic, NondeterministicState
 
@@ -82,13 +82,13 @@ def test_each_step_does_the_work_of_one_step(
     stack: Nondeterministic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[int] = []
-    plain = naive.Stepper.step
+    plain = reference.Stepper.step
 
-    def counted(self: naive.Stepper, *actions: Tensor) -> list[Tensor]:
+    def counted(self: reference.Stepper, *actions: Tensor) -> list[Tensor]:
         done.append(self.time)
         return plain(self, *actions)
 
-    monkeypatch.setattr(naive.Stepper, "step", counted)
+    monkeypatch.setattr(reference.Stepper, "step", counted)
     actions, vectors = given(stack, 6, 24)
     _, state = steps(stack, stack.start(6, dtype=torch.float64), actions, vectors)
     assert state.chart is not None

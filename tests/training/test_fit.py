@@ -10,7 +10,7 @@ import torch
 from ndstack.errors import NdstackError, TrainingError
 from ndstack.languages import Plan, get, make_dataset
 from ndstack.nn import models
-from ndstack.ops.nondeterministic import naive
+from ndstack.ops.nondeterministic import reference
 from ndstack.training import FormalTask, Run, TrainingConfig, fit, make_data, make_model, train
 from tests.training.small import small_config, small_run
 
@@ -123,7 +123,7 @@ def test_a_nan_stops_training_at_its_first_step_and_at_once(name, data, monkeypa
     def run(*arguments, **options):
         raise AssertionError("computed again in log space")
 
-    monkeypatch.setattr(naive, "run", run)
+    monkeypatch.setattr(reference, "run", run)
     model = models.build(name, data.language, hidden=6)
     with pytest.raises(TrainingError, match=r"^the \S+ (norm )?is nan in epoch 1, step 3; .*$"):
         fit(model, Fails(data, model), TrainingConfig(max_epochs=1))

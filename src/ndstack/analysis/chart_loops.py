@@ -3,8 +3,8 @@
 
 The kernels that networks run (`ndstack.ops`) keep only what a reading needs. To decompose runs, every inner
 weight is needed, including those of very improbable runs, and also with maxima in place of sums. Row i + 1 of
-a chart is time i, as in `ndstack.ops.nondeterministic.naive`; a configuration type (q, x) is the number q S +
-x.
+a chart is time i, as in `ndstack.ops.nondeterministic.reference`; a configuration type (q, x) is the number
+q S + x.
 
 The cubic part sums products of conditional probabilities, share = alpha[i,a] gamma[i,a -> t,b] / alpha[t,b].
 A sum that is so small that a term may have underflowed is computed again in log space.

@@ -200,7 +200,7 @@ class StratificationLSTM(FusedLSTM[StratificationState]):
 class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
     """An LSTM with nondeterministic stacks, on CPUs, unless derivatives flow into earlier charts.
 
-    All is computed in the format that it needs (see `ndstack.ops.nondeterministic.guard`).
+    All is computed in the format that it needs (see `ndstack.ops.nondeterministic.precision_guard`).
     """
 
     def run(

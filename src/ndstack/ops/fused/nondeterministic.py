@@ -19,7 +19,7 @@ from ndstack.ops.fused.nondeterministic_loops import Net, Trace
 from ndstack.ops.lstm.weights import LSTMWeights, weight_gradients
 from ndstack.ops.nondeterministic.chart import Chart
 from ndstack.ops.nondeterministic.cpu.backward import Adjoint
-from ndstack.ops.nondeterministic.limits import LIMITS
+from ndstack.ops.nondeterministic.precision_limits import LIMITS
 from ndstack.ops.runtime import beside
 from ndstack.ops.runtime.addresses import Array, array, written, zeros
 from ndstack.ops.runtime.autograd import (

@@ -2,11 +2,12 @@
 
 | file | what it holds |
 |---|---|
-| `naive.py`, `semirings.py` | the recurrence as the dissertation prints it, over any semiring |
+| `reference.py`, `semirings.py` | the recurrence as the dissertation prints it, over any semiring |
 | `guarded_scan.py` | whole sequences, differentiable, by any backend |
 | `guarded_steps.py` | steps after steps, for stacks that carry a chart |
-| `guard.py`, `limits.py` | where float64 takes over from float32, and log space from float64 |
-| `log_space.py` | readings and attention by `naive.py` |
+| `precision_guard.py`, `precision_limits.py` | where float64 takes over, and then log space |
+| `invalid_sequences.py` | what becomes of sequences that are given a nan |
+| `log_space.py` | readings and attention by `reference.py` |
 | `chart.py`, `store.py` | the chart as one value, and its memory |
 | `cpu/` | compiled; `forward.py` is one step (push, replace, pop), `backward.py` its gradient |
 | `portable/` | plain torch, for any device |
@@ -16,14 +17,6 @@ Importing this package compiles nothing and does not import numba.
 
 from ndstack.ops.nondeterministic.chart import Chart, PackedChart
 from ndstack.ops.nondeterministic.cpu.steps import Advanced, advance
-from ndstack.ops.nondeterministic.guard import (
-    invalid_steps,
-    invalidate_together,
-    mark,
-    next_format,
-    redo,
-    withhold,
-)
 from ndstack.ops.nondeterministic.guarded_scan import scan
 from ndstack.ops.nondeterministic.guarded_steps import (
     History,
@@ -32,7 +25,9 @@ from ndstack.ops.nondeterministic.guarded_steps import (
     run_steps,
     start_chart,
 )
+from ndstack.ops.nondeterministic.invalid_sequences import invalid_steps, invalidate_together, mark, withhold
 from ndstack.ops.nondeterministic.log_space import in_log_space
+from ndstack.ops.nondeterministic.precision_guard import next_format, redo
 from ndstack.ops.nondeterministic.settings import Setting, action_sizes
 
 __all__ = [

@@ -58,7 +58,7 @@ class Chart:
         store: where the numbers are.
         lost: [B, K + 1], log of a bound on the mass of runs lost to underflow, and the smallest positive
             number of the whole chart. The first number is inf if the chart is not to be trusted, nan if its
-            sequence is invalid (see `guard`).
+            sequence is invalid (see `invalid_sequences`).
         time: how many steps there have been; with a window, since the chart was moved.
         links: what represents the chart in the graph of derivatives; the token, if it is part of a chain.
         chain: the chain of steps that the chart is part of.

@@ -9,8 +9,8 @@ zeta (section 9.1)
 
 the element that stands on (i, a) was pushed at time i + 1, and replacing keeps its vector.
 
-Sequences for which a dtype is too narrow are computed again, as `guard` says; so are gradients that are
-not finite. Where no run survives a step, p and the attention are 0 from there on, with zero gradients.
+Sequences for which a dtype is too narrow are computed again, as `precision_guard` says; so are gradients that
+are not finite. Where no run survives a step, p and the attention are 0 from there on, with zero gradients.
 """
 
 from __future__ import annotations
@@ -21,15 +21,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndstack.ops.nondeterministic.guard import (
-    finite_sequences,
-    invalid_steps,
-    mark,
-    next_format,
-    redo,
-    withhold,
-)
+from ndstack.ops.nondeterministic.invalid_sequences import invalid_steps, mark, withhold
 from ndstack.ops.nondeterministic.log_space import in_log_space
+from ndstack.ops.nondeterministic.precision_guard import finite_sequences, next_format, redo
 from ndstack.ops.nondeterministic.settings import Setting
 from ndstack.ops.runtime.autograd import Context, Gradients, Operation, refuse_second_derivatives
 from ndstack.ops.runtime.lazy import LazyModule

@@ -1,4 +1,4 @@
-"""Further steps of charts, in the format that they need (see `guard`).
+"""Further steps of charts, in the format that they need (see `precision_guard`).
 
 A stack carries, beside its chart, the log weights of all steps so far. Where a chart in float32 is not to be
 trusted, it is made again from these in float64; where float64 is not enough, the readings come from log
@@ -21,9 +21,9 @@ from torch import Tensor
 from ndstack.errors import NdstackError
 from ndstack.ops.nondeterministic.chart import Chart
 from ndstack.ops.nondeterministic.cpu.steps import advance
-from ndstack.ops.nondeterministic.guard import next_format, redo
-from ndstack.ops.nondeterministic.limits import LIMITS
 from ndstack.ops.nondeterministic.log_space import LogSpaceChart
+from ndstack.ops.nondeterministic.precision_guard import next_format, redo
+from ndstack.ops.nondeterministic.precision_limits import LIMITS
 from ndstack.ops.nondeterministic.settings import Setting, action_sizes
 
 History = tuple[Tensor, ...]

@@ -14,8 +14,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from ndstack.ops.nondeterministic import naive
-from ndstack.ops.nondeterministic.guard import invalid_steps, mark, withhold
+from ndstack.ops.nondeterministic import reference
+from ndstack.ops.nondeterministic.invalid_sequences import invalid_steps, mark, withhold
 from ndstack.ops.nondeterministic.settings import Setting, shaped
 
 
@@ -57,7 +57,7 @@ def _by_equations(
         least = torch.minimum(vectors.detach().amin((1, 2)), low.detach().min())
         shift = torch.where(least > 0, 0.0, 1.0 - least)[:, None]
         shifted, low = (vectors + shift[:, None]).log(), (low + shift).log()
-    weights = naive.run(
+    weights = reference.run(
         *shaped(actions, setting),
         vectors=shifted,
         bottom=low,
@@ -83,10 +83,10 @@ def _shares(alpha: Tensor, places: Tensor, setting: Setting) -> tuple[Tensor, Te
 class LogSpaceChart:
     """The charts of a batch in log space, carried from step to step once float64 has lost a sequence.
 
-    Sequences that are invalid (see `guard`) are given weights of 1 here; their results mean nothing.
+    Sequences that are invalid are given weights of 1 here; their results mean nothing.
     """
 
-    stepper: naive.Stepper
+    stepper: reference.Stepper
     setting: Setting
 
     @classmethod
@@ -94,7 +94,7 @@ class LogSpaceChart:
         """Charts at time 0, with room for `steps` steps."""
         kinds = (setting.states, setting.symbols)
         like = torch.empty(batch, steps, *kinds, setting.states, dtype=torch.float64)
-        return cls(naive.Stepper(like, None, setting.window, setting.bottom_fix), setting)
+        return cls(reference.Stepper(like, None, setting.window, setting.bottom_fix), setting)
 
     @property
     def time(self) -> int:

@@ -24,7 +24,8 @@ from ndstack.processes import cores, tied_children
 
 _wanted: dict[str, str] = {}
 """Modules whose backward pass will be needed if their forward pass has to be compiled, and the dtype."""
-_processes: dict[str, subprocess.Popen[bytes]] = {}
+_processes: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
+"""What is being compiled, by module and dtype."""
 
 
 def expect_backward(module: str, dtype: str) -> None:
@@ -35,9 +36,8 @@ def expect_backward(module: str, dtype: str) -> None:
 def wait_for_backward(module: str) -> None:
     """Wait until `backward` of this module is in the cache, if another process is compiling it."""
     _wanted.pop(module, None)
-    process = _processes.pop(module, None)
-    if process is not None:
-        process.wait()
+    for key in [key for key in _processes if key[0] == module]:
+        _processes.pop(key).wait()
 
 
 def _started(dispatcher: object) -> None:
@@ -46,12 +46,12 @@ def _started(dispatcher: object) -> None:
     module, name = getattr(function, "__module__", ""), getattr(function, "__name__", "")
     dtype = _wanted.pop(module, None)
     kept = numba_internals.cache_folder(dispatcher) is not None
-    if dtype is None or name != "forward" or not kept or cores() < 2:
+    if dtype is None or name != "forward" or not kept or cores() < 2 or (module, dtype) in _processes:
         return
     command = [sys.executable, "-m", "ndstack.ops.runtime.beside", module, dtype]
     null = subprocess.DEVNULL
     with contextlib.suppress(OSError), tied_children():  # without it, this process compiles both
-        _processes[module] = subprocess.Popen(command, stdin=null, stdout=null, stderr=null)
+        _processes[module, dtype] = subprocess.Popen(command, stdin=null, stdout=null, stderr=null)
 
 
 def main(module: str, dtype: str) -> None:

@@ -1,8 +1,8 @@
 """Stratification stacks: compiled on a CPU, plain torch elsewhere.
 
-This module is all that the rest of the package may use of this folder. `naive.py` has the equations in plain
-torch; `loops.py` (whole sequences) and `step_loops.py` (single steps) are the compiled version, of which
-`cpu.py` makes differentiable operations.
+This module is all that the rest of the package may use of this folder. `reference.py` has the equations in
+plain torch; `loops.py` (whole sequences) and `step_loops.py` (single steps) are the compiled version, of
+which `cpu.py` makes differentiable operations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ndstack.ops.runtime import stack_step
 from ndstack.ops.runtime.autograd import compilable
 from ndstack.ops.runtime.lazy import LazyModule
 from ndstack.ops.runtime.stack_step import NO_LIMIT
-from ndstack.ops.stratification import naive
+from ndstack.ops.stratification import reference
 
 if TYPE_CHECKING:
     from ndstack.ops.stratification import cpu
@@ -37,7 +37,7 @@ def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Te
     """
     if compilable(elements):
         return stack_step.step(cpu, NO_LIMIT, elements, actions, vectors)
-    return naive.step(elements, actions, vectors)
+    return reference.step(elements, actions, vectors)
 
 
 def step_from_hidden(elements: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,7 +56,7 @@ def step_from_hidden(elements: Tensor, hidden: Tensor, weight: Tensor, bias: Ten
     if compilable(elements):
         return stack_step.step(cpu, NO_LIMIT, elements, hidden, weight, bias)
     controls = torch.nn.functional.linear(hidden, weight, bias)
-    return naive.step(elements, controls[:, :2], controls[:, 2:].tanh())
+    return reference.step(elements, controls[:, :2], controls[:, 2:].tanh())
 
 
 def scan(
@@ -77,4 +77,4 @@ def scan(
         return vectors[:, :0], strengths
     if compilable(vectors):
         return cpu.scan(strengths, actions, vectors, logits)
-    return naive.scan(strengths, actions, vectors, logits)
+    return reference.scan(strengths, actions, vectors, logits)

@@ -54,7 +54,7 @@ def backward_step(
 
 
 def scan(strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool) -> tuple[Tensor, Tensor]:
-    """Make a whole sequence of steps, as `naive.scan` does."""
+    """Make a whole sequence of steps, as `reference.scan` does."""
     result: tuple[Tensor, Tensor] = _Scan.apply(strengths, actions, vectors, logits)
     return result
 

@@ -1,8 +1,8 @@
 """Superposition stacks: compiled on a CPU, plain torch elsewhere.
 
-This module is all that the rest of the package may use of this folder. `naive.py` has the equations in plain
-torch; `loops.py` (whole sequences) and `step_loops.py` (single steps) are the compiled version, of which
-`cpu.py` makes differentiable operations.
+This module is all that the rest of the package may use of this folder. `reference.py` has the equations in
+plain torch; `loops.py` (whole sequences) and `step_loops.py` (single steps) are the compiled version, of
+which `cpu.py` makes differentiable operations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ndstack.ops.runtime import stack_step
 from ndstack.ops.runtime.autograd import compilable
 from ndstack.ops.runtime.lazy import LazyModule
 from ndstack.ops.runtime.stack_step import NO_LIMIT
-from ndstack.ops.superposition import naive
+from ndstack.ops.superposition import reference
 
 if TYPE_CHECKING:
     from ndstack.ops.superposition import cpu
@@ -38,7 +38,7 @@ def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None) -> 
     """
     if compilable(cells):
         return stack_step.step(cpu, depth or NO_LIMIT, cells, actions, vectors)
-    return naive.step(cells, actions, vectors, depth)
+    return reference.step(cells, actions, vectors, depth)
 
 
 def step_from_hidden(
@@ -61,7 +61,7 @@ def step_from_hidden(
         return stack_step.step(cpu, depth or NO_LIMIT, cells, hidden, weight, bias)
     controls = torch.nn.functional.linear(hidden, weight, bias)
     logits = 3 * cells.shape[1]
-    return naive.step(cells, controls[:, :logits], controls[:, logits:].sigmoid(), depth)
+    return reference.step(cells, controls[:, :logits], controls[:, logits:].sigmoid(), depth)
 
 
 def scan(
@@ -91,4 +91,4 @@ def scan(
         return vectors, cells
     if compilable(cells):
         return cpu.scan(cells, actions, vectors, depth or NO_LIMIT, logits, only_readings)
-    return naive.scan(cells, actions, vectors, depth, logits, only_readings)
+    return reference.scan(cells, actions, vectors, depth, logits, only_readings)

@@ -62,7 +62,7 @@ def backward_step(
 def scan(
     cells: Tensor, actions: Tensor, vectors: Tensor, depth: int, logits: bool, only_readings: bool
 ) -> tuple[Tensor, Tensor]:
-    """Make a whole sequence of steps, as `naive.scan` does."""
+    """Make a whole sequence of steps, as `reference.scan` does."""
     inputs = (cells, actions, vectors)
     record = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
     result: tuple[Tensor, Tensor] = _Scan.apply(*inputs, depth, logits, only_readings, record)

@@ -40,7 +40,7 @@ class BackwardPass:
         number: of the backward pass, for torch.
         columns, alpha: the derivatives with respect to the chart's columns [B, size] and to log alpha [B,
             ends].
-        invalid: [B], sequences all of whose derivatives from here on down are nan (see `guard`).
+        invalid: [B], sequences all of whose derivatives from here on down are nan (see `invalid_sequences`).
         at: the address of an `AdjointTable`; 0 before the first step.
     """
 

@@ -37,7 +37,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ndstack.ops.nondeterministic.cpu.blocks import combine
-from ndstack.ops.nondeterministic.cpu.underflow import find_floors, largest, log_sum, lost_mass, nothing_lost
+from ndstack.ops.nondeterministic.cpu.lost_mass import find_floors, largest, log_sum, lost_mass, nothing_lost
 from ndstack.ops.runtime.exponentials import exp_each
 from ndstack.ops.runtime.products import fill
 from ndstack.ops.runtime.simd import kernel, lanes, maker
@@ -65,7 +65,7 @@ class Past(NamedTuple):
         floor: [times, K], the smallest positive number of a column.
         lost: [K + 1], log of a bound on the mass of runs lost to underflow, and the smallest
             positive number of the whole chart; float64. The first of them is inf if the chart is
-            not to be trusted, nan if its sequence is invalid (see `guard`).
+            not to be trusted, nan if its sequence is invalid (see `invalid_sequences`).
     """
 
     chart: np.ndarray
@@ -358,7 +358,7 @@ def forward_step(shape, past, t, push, replace, pop, work, limit, strict):
 
 @kernel
 def has_invalid_weight(weights):
-    """Whether a log weight is nan or +inf (see `guard`)."""
+    """Whether a log weight is nan or +inf (see `invalid_sequences`)."""
     found = False
     for j in range(weights.size):
         found |= not weights[j] < math.inf

@@ -13,8 +13,8 @@ from ndstack.ops.nondeterministic.cpu.long_forward import (
     smallest_positive,
     strip_place,
 )
-from ndstack.ops.nondeterministic.cpu.underflow import FLOAT32_TINY, FLOAT64_TINY
-from ndstack.ops.nondeterministic.limits import MARGIN
+from ndstack.ops.nondeterministic.cpu.lost_mass import FLOAT32_TINY, FLOAT64_TINY
+from ndstack.ops.nondeterministic.precision_limits import MARGIN
 from ndstack.ops.runtime.products import fill
 from ndstack.ops.runtime.simd import kernel
 

@@ -25,9 +25,9 @@ from ndstack.ops.nondeterministic.cpu.long_guard import (
 )
 from ndstack.ops.nondeterministic.cpu.long_strips import backward_block
 from ndstack.ops.nondeterministic.cpu.long_weights import find_all, make_weights
+from ndstack.ops.nondeterministic.cpu.lost_mass import largest
 from ndstack.ops.nondeterministic.cpu.reading import attend, probabilities
 from ndstack.ops.nondeterministic.cpu.scan_loops import past_of
-from ndstack.ops.nondeterministic.cpu.underflow import largest
 from ndstack.ops.runtime.products import fill
 from ndstack.ops.runtime.simd import entry, kernel
 

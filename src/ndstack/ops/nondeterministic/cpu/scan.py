@@ -13,7 +13,7 @@ from ndstack.ops.nondeterministic.cpu import long_loops, scan_loops
 from ndstack.ops.nondeterministic.cpu.backward import Adjoint
 from ndstack.ops.nondeterministic.cpu.forward import Past, Shape
 from ndstack.ops.nondeterministic.cpu.layout import Layout, layout
-from ndstack.ops.nondeterministic.limits import LIMITS
+from ndstack.ops.nondeterministic.precision_limits import LIMITS
 from ndstack.ops.nondeterministic.settings import Setting
 from ndstack.ops.runtime.addresses import Array, array, written, zeros
 from ndstack.ops.runtime.threads import share

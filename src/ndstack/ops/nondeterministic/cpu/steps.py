@@ -12,7 +12,7 @@ from torch import Tensor
 from ndstack.ops.nondeterministic.chart import Chart
 from ndstack.ops.nondeterministic.cpu.chain import Chain
 from ndstack.ops.nondeterministic.cpu.tables import UNTRUSTED
-from ndstack.ops.nondeterministic.limits import LIMITS
+from ndstack.ops.nondeterministic.precision_limits import LIMITS
 from ndstack.ops.runtime.addresses import address, empty, optional, zeros
 from ndstack.ops.runtime.autograd import Context, Operation, in_own_precision, refuse_second_derivatives
 from ndstack.ops.runtime.lazy import LazyModule

@@ -51,7 +51,7 @@ class AdjointTable(NamedTuple):
 
 
 UNTRUSTED, TRUSTED, INVALID = 0, 1, 2
-"""What a call says of a sequence: its chart may be wrong, or is right, or it is invalid (see `guard`)."""
+"""What a call says of a sequence: its chart may be wrong, or is right, or the sequence is invalid."""
 
 CHART = ChartTable(*range(len(ChartTable._fields)))
 """The number of each slot of a `ChartTable`."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ndstack.ops.nondeterministic.portable import recurrence, underflow
+from ndstack.ops.nondeterministic.portable import lost_mass, recurrence
 from ndstack.ops.nondeterministic.portable.recurrence import Run, symbol_first
 from ndstack.ops.nondeterministic.settings import Setting, action_sizes
 
@@ -33,7 +33,7 @@ def run(actions: Tensor, setting: Setting) -> tuple[Run, Tensor, Tensor, Tensor]
     states, symbols = setting.states, setting.symbols
     given = _inward(actions, setting)
     chart = recurrence.forward(given[0], given[1], given[2], states, setting.window, setting.bottom_fix)
-    ok = underflow.trusted(chart, given[0], given[1], given[2], setting.strict)
+    ok = lost_mass.trusted(chart, given[0], given[1], given[2], setting.strict)
     dtype = actions.dtype
     reading = symbol_first(chart.log_alpha[:, 1:].exp().to(dtype), symbols, states, 1)
     attention = actions.new_zeros(0)

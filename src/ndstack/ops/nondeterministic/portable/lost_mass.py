@@ -1,4 +1,4 @@
-"""A bound on what underflow can cost a chart of the portable backend (see `cpu.underflow`)."""
+"""A bound on what underflow can cost a chart of the portable backend (see `cpu.lost_mass`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from ndstack.ops.nondeterministic.limits import LIMITS, MARGIN
 from ndstack.ops.nondeterministic.portable.recurrence import NEG, Run
+from ndstack.ops.nondeterministic.precision_limits import LIMITS, MARGIN
 
 
 def trusted(run: Run, push: Tensor, replace: Tensor, pop: Tensor, strict: bool) -> Tensor:

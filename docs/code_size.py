@@ -1,4 +1,4 @@
-"""Prints how large the code is, as the table of docs/reliability.md: `python docs/figures.py`.
+"""Prints how large the code is, as the table of docs/reliability.md: `python docs/code_size.py`.
 
 Code is what is neither blank nor comment nor docstring. A function is as long as its lines from `def` to the
 end, signature and docstring included.

@@ -1,4 +1,4 @@
-"""The numbers that decide when a chart is not to be trusted (see `guard`)."""
+"""The numbers that decide when a chart is not to be trusted (see `precision_guard`)."""
 
 import math
 
