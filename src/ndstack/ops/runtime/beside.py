@@ -12,6 +12,7 @@ compiles `backward` of a module for the arguments that its function `example_of_
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import subprocess
@@ -61,7 +62,15 @@ def main(module: str, dtype: str) -> None:
     loops.backward.compile(tuple(numba.typeof(argument) for argument in arguments))
 
 
+def _end() -> None:
+    """End what nobody waits for any more."""
+    for process in _processes.values():
+        process.kill()
+        process.wait()
+
+
 compile_messages.LISTENERS.append(_started)
+atexit.register(_end)
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
