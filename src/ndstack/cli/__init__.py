@@ -1,6 +1,17 @@
 """The `ndstack` command. Each subcommand is a few lines that call the library and show the result.
 
 A module here is a group of commands. Heavy imports are inside the commands, so that `--help` is quick.
+
+| module | commands |
+|---|---|
+| `languages` | languages, sample, probability, dataset |
+| `automata` | recognize, automaton, grammar |
+| `trees` | trees |
+| `training`, `runs` | train; evaluate, generate, show, compare |
+| `analysis` | parse, draw, explore |
+| `experiments` | reproduce, sweep, report, gather, claims, zoo |
+| `text`, `text_scores` | text prepare, train, ...; text surprisal, sg, ... |
+| `demonstration` | demo, warmup, bench |
 """
 
 from ndstack.cli import (  # noqa: F401 - an imported module registers its commands
