@@ -9,17 +9,18 @@ import torch
 from torch import Tensor
 
 from ndstack.ops.nondeterministic.chart import Chart
-from ndstack.ops.nondeterministic.cpu import long_loops, scan_loops
+from ndstack.ops.nondeterministic.cpu import scan_loops
 from ndstack.ops.nondeterministic.cpu.backward import Adjoint
 from ndstack.ops.nondeterministic.cpu.forward import Past, Shape
 from ndstack.ops.nondeterministic.cpu.layout import Layout, layout
+from ndstack.ops.nondeterministic.cpu.long import loops as long_loops
 from ndstack.ops.nondeterministic.precision_limits import LIMITS
 from ndstack.ops.nondeterministic.settings import Setting
 from ndstack.ops.runtime.addresses import Array, array, written, zeros
 from ndstack.ops.runtime.threads import share
 
 LONG = 8_000_000
-"""A scan goes by blocks of steps (see `long_forward`) if a step can see so many bytes of the chart."""
+"""A scan goes by blocks of steps (see `long.forward`) if a step can see so many bytes of the chart."""
 
 BLOCK = 30
 """How many steps a block has."""

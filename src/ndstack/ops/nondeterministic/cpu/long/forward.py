@@ -29,7 +29,7 @@ import numpy as np
 
 from ndstack.ops.nondeterministic.cpu.blocks import combine
 from ndstack.ops.nondeterministic.cpu.forward import first_of, lowest_of
-from ndstack.ops.nondeterministic.cpu.panels import DEPTH, ROWS, groups_of, product, weight_place
+from ndstack.ops.nondeterministic.cpu.long.panels import DEPTH, ROWS, groups_of, product, weight_place
 from ndstack.ops.runtime.exponentials import exp_each
 from ndstack.ops.runtime.products import copy, fill
 from ndstack.ops.runtime.simd import kernel, kernel_loop, lanes, maker

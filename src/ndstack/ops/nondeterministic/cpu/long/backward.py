@@ -21,8 +21,8 @@ import numpy as np
 
 from ndstack.ops.nondeterministic.cpu.blocks import combine, dots
 from ndstack.ops.nondeterministic.cpu.forward import first_of, lowest_of
-from ndstack.ops.nondeterministic.cpu.long_forward import STRIP, base_row
-from ndstack.ops.nondeterministic.cpu.panels import DEPTH, ROWS, groups_of, product, weight_place
+from ndstack.ops.nondeterministic.cpu.long.forward import STRIP, base_row
+from ndstack.ops.nondeterministic.cpu.long.panels import DEPTH, ROWS, groups_of, product, weight_place
 from ndstack.ops.runtime.products import copy, fill
 from ndstack.ops.runtime.simd import kernel, kernel_loop, maker
 

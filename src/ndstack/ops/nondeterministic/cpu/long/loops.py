@@ -9,22 +9,22 @@ import numpy as np
 
 from ndstack.ops.nondeterministic.cpu.backward import Adjoint
 from ndstack.ops.nondeterministic.cpu.forward import begin, make_work
-from ndstack.ops.nondeterministic.cpu.long_backward import make_back
-from ndstack.ops.nondeterministic.cpu.long_columns import find_alpha, write_columns
-from ndstack.ops.nondeterministic.cpu.long_forward import (
+from ndstack.ops.nondeterministic.cpu.long.backward import make_back
+from ndstack.ops.nondeterministic.cpu.long.columns import find_alpha, write_columns
+from ndstack.ops.nondeterministic.cpu.long.forward import (
     inner_rows,
     make_block,
     older_rows,
     scale_weights,
 )
-from ndstack.ops.nondeterministic.cpu.long_guard import (
+from ndstack.ops.nondeterministic.cpu.long.lost_mass import (
     bound_loss,
     leave_bound,
     make_bound,
     take_bound,
 )
-from ndstack.ops.nondeterministic.cpu.long_strips import backward_block
-from ndstack.ops.nondeterministic.cpu.long_weights import find_all, make_weights
+from ndstack.ops.nondeterministic.cpu.long.strips import backward_block
+from ndstack.ops.nondeterministic.cpu.long.weights import find_all, make_weights
 from ndstack.ops.nondeterministic.cpu.lost_mass import largest
 from ndstack.ops.nondeterministic.cpu.reading import attend, probabilities
 from ndstack.ops.nondeterministic.cpu.scan_loops import past_of

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
-"""What underflow can cost a block of time steps (see `long_forward` and `underflow`).
+"""What underflow can cost a block of time steps (see `forward` and `cpu.lost_mass`).
 
 Within a block numbers are relative to the time before it, so they drift, and a column of small probability
 has small numbers. Nothing is lost if every product of positive numbers is above the smallest normal number.
@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndstack.ops.nondeterministic.cpu.long_columns import tiny_of
-from ndstack.ops.nondeterministic.cpu.long_forward import base_row, smallest_positive
+from ndstack.ops.nondeterministic.cpu.long.columns import tiny_of
+from ndstack.ops.nondeterministic.cpu.long.forward import base_row, smallest_positive
 from ndstack.ops.runtime.simd import kernel, maker
 
 

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
-"""What the gradient by blocks of time steps needs of all steps before it begins (see `long_backward`)."""
+"""What the gradient by blocks of time steps needs of all steps before it begins (see `backward`)."""
 
 from __future__ import annotations
 

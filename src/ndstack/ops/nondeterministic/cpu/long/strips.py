@@ -1,11 +1,11 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
-"""The part of the gradient by blocks of time steps that stays in the cache (see `long_backward`)."""
+"""The part of the gradient by blocks of time steps that stays in the cache (see `backward`)."""
 
 from __future__ import annotations
 
 from ndstack.ops.nondeterministic.cpu.blocks import combine, dots
 from ndstack.ops.nondeterministic.cpu.forward import first_of, lowest_of
-from ndstack.ops.nondeterministic.cpu.long_backward import (
+from ndstack.ops.nondeterministic.cpu.long.backward import (
     GROUPS,
     begin_rows,
     begin_uncovered,
@@ -15,7 +15,7 @@ from ndstack.ops.nondeterministic.cpu.long_backward import (
     note_uses,
     older_products,
 )
-from ndstack.ops.nondeterministic.cpu.long_forward import STRIP, base_row
+from ndstack.ops.nondeterministic.cpu.long.forward import STRIP, base_row
 from ndstack.ops.runtime.products import copy, fill
 from ndstack.ops.runtime.simd import kernel, lanes
 

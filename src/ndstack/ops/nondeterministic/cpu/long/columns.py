@@ -1,12 +1,12 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
-"""alpha and the columns of the chart from the rows of a block of time steps (see `long_forward`)."""
+"""alpha and the columns of the chart from the rows of a block of time steps (see `forward`)."""
 
 from __future__ import annotations
 
 import math
 
 from ndstack.ops.nondeterministic.cpu.forward import first_of, masses
-from ndstack.ops.nondeterministic.cpu.long_forward import (
+from ndstack.ops.nondeterministic.cpu.long.forward import (
     STRIP,
     base_row,
     scale,
