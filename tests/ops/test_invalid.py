@@ -190,3 +190,20 @@ def test_a_diverged_row_whose_chart_was_lost_before():
         assert found[0].isfinite().all()
         assert found[1, :4].isfinite().all()
         assert found[1, 4:].isnan().all()
+
+
+def test_vectors_that_a_window_has_forgotten_get_their_derivatives():
+    """The chart of a window of 1 is moved many times between the first step and the nan."""
+    stack = Nondeterministic(2, 2, vector_size=2, window=1)
+    torch.manual_seed(3)
+    actions = torch.randn(2, 40, stack.action_size)
+    vectors = torch.rand(2, 40, 2, requires_grad=True)
+    actions[0, 35, 0] = math.nan
+    state, total = stack.start(2), torch.zeros(())
+    for t in range(40):
+        state = stack.step(state, actions[:, t], vectors[:, t])
+        total = total + state.reading.sum()
+    (grad,) = torch.autograd.grad(total, vectors)
+    assert grad[0].isnan().all()
+    assert grad[1].isfinite().all()
+    assert grad[1, 0].abs().sum() > 0

@@ -1,6 +1,7 @@
 """Mixed precision and odd tensors: the right numbers, or one line; in a fresh process with guard bytes."""
 
 import copy
+import dataclasses
 import os
 import pickle
 import subprocess
@@ -13,7 +14,7 @@ from ndstack import functional
 from ndstack.errors import NdstackError
 from ndstack.nn import StackRNN
 from ndstack.nn.fused import LSTMWeights, run_lstm
-from ndstack.stacks import Nondeterministic, Several, Stratification, Superposition
+from ndstack.stacks import Nondeterministic, NondeterministicState, Several, Stratification, Superposition
 
 STACKS = {
     "nondeterministic": Nondeterministic(2, 3),
@@ -193,3 +194,17 @@ def test_mixed_precision_in_a_process_that_notices():
         [sys.executable, "-c", MIXED], env=surroundings, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("network", [False, True])
+def test_a_state_with_sparse_vectors_is_refused_in_one_line(network):
+    rnn = StackRNN(2, 3, Nondeterministic(2, 2, vector_size=2))
+    _, state = rnn(torch.zeros(2, 3, 2))
+    assert isinstance(state.stack, NondeterministicState)
+    assert state.stack.vectors is not None
+    sparse = dataclasses.replace(state.stack, vectors=state.stack.vectors.detach().to_sparse())
+    whole = dataclasses.replace(state, stack=sparse)
+    zeros = torch.zeros(2, rnn.stack.action_size), torch.zeros(2, 2)
+    call = (lambda: rnn(torch.zeros(2, 3, 2), whole)) if network else lambda: rnn.stack.step(sparse, *zeros)
+    with pytest.raises(NdstackError, match=r"^[^\n]*$"):
+        call()

@@ -191,7 +191,7 @@ class Nondeterministic(Stack[NondeterministicState]):
             time = chart.time
         if self.vector_size is None or not isinstance(vectors, Tensor):
             return vectors is None and self.vector_size is None
-        here = vectors.device == state.reading.device
+        here = vectors.device == state.reading.device and vectors.layout is torch.strided
         return here and vectors.shape == (state.batch_size, time + 1, self.vector_size)
 
     def _step(
@@ -264,7 +264,7 @@ class Nondeterministic(Stack[NondeterministicState]):
             known = state.history if state.complete else None
             reading, attention, chart = run_steps(self.setting(), state.chart, state.time, known, weights)
             if vectors is not None:
-                vectors = vectors[:, -(chart.time + 1) :]
+                vectors = _without_forgotten(vectors, chart.time + 1)
         shown = self._reading(reading, attention, vectors)
         history = self.remembered(state, weights, chart is not None)
         return shown, NondeterministicState(shown[:, -1], vectors, history, chart, time)
@@ -288,3 +288,16 @@ class Nondeterministic(Stack[NondeterministicState]):
             shape = (*probability.shape[:2], self.states, self.symbols, *probability.shape[3:])
             probability = probability.reshape(shape).sum(2)
         return probability.flatten(2)
+
+
+def _without_forgotten(vectors: Tensor, count: int) -> Tensor:
+    """Return the last `count` vectors [B, count, m].
+
+    Those before them, which a window has forgotten, still get their derivatives: zeros, or nan if their
+    sequence becomes invalid later on.
+    """
+    forgotten, kept = vectors[:, :-count], vectors[:, -count:]
+    if forgotten.shape[1] == 0 or not vectors.requires_grad:
+        return kept
+    oldest = kept[:, :1] + (0.0 * forgotten).sum(1, keepdim=True)
+    return torch.cat([oldest, kept[:, 1:]], 1)

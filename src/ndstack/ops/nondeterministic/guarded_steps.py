@@ -122,7 +122,9 @@ def join_history(history: History, setting: Setting, batch: int, time: int | Non
     """All log weights so far, [B, time, A]; an error unless there are as many as that, if it is given."""
     size = sum(action_sizes(setting.states, setting.symbols))
     given: tuple[object, ...] = history  # a file may say anything
-    if not all(isinstance(part, Tensor) and part.dim() in (2, 3) for part in given):
+    if not all(
+        isinstance(part, Tensor) and part.dim() in (2, 3) and part.layout is torch.strided for part in given
+    ):
         raise NdstackError("a history given that is no sequence of log weights; use what a step gave")
     parts = [part if part.dim() == 3 else part[:, None] for part in history]
     steps = sum(part.shape[1] for part in parts)
