@@ -12,6 +12,7 @@ import torch
 
 from ndstack.nn import StackRNN
 from ndstack.ops.fused import nondeterministic_loops
+from ndstack.processes import cores
 from ndstack.stacks import Nondeterministic
 
 LOOPS = """
@@ -57,7 +58,7 @@ def run(folder, mode):
 
 
 @pytest.mark.compiled
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@pytest.mark.skipif(cores() < 2, reason="needs two cores")
 def test_backward_comes_from_another_process(tmp_path):
     answers, hits, pid, asked = run(tmp_path, "train")
     assert answers == [2.0, 6.0]
