@@ -59,3 +59,16 @@ def test_watching_langs_algorithm(tmp_path, capsys):
     assert all(row["lang"] == row["brute"] for row in results["rows"])
     assert (tmp_path / "stacks.svg").read_text(encoding="utf-8").startswith("<svg")
     assert "After iixex: 3 runs" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's advice on workers
+def test_training_with_lightning(tmp_path, capsys):
+    pytest.importorskip("lightning")
+    example = load("training_with_lightning")
+    first, resumed = example.main(tmp_path / "interrupted", 4)
+    assert resumed < first
+    assert "after 4 epochs" in capsys.readouterr().out
+    rows = (tmp_path / "interrupted/lightning_logs/version_1/metrics.csv").read_text().splitlines()
+    assert rows[0].startswith("cross_entropy,epoch")
+    assert len(rows) == 3
+    assert example.main(tmp_path / "other", 8)[0] == resumed  # four epochs without interruption
