@@ -44,8 +44,8 @@ class Learner(lightning.LightningModule):
 def main(folder: str | Path = "lightning-dyck", epochs: int = 4) -> list[float]:
     """Train for half of the epochs, then resume from the checkpoint; return the cross-entropies."""
     language, rng = languages.get("dyck"), random.Random(1)
-    words = [language.sample(length, rng) for length in range(2, 22, 2) for _ in range(5)]
-    batches = DataLoader(words, batch_size=10, collate_fn=list)
+    words = [str(language.sample(length, rng)) for length in range(2, 22, 2) for _ in range(5)]
+    batches: DataLoader[list[str]] = DataLoader(words, batch_size=10, collate_fn=list)  # type: ignore[arg-type]
     found: list[float] = []
     for last in (epochs // 2, epochs):
         saving = ModelCheckpoint(folder, "model", enable_version_counter=False)

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
+from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from ndstack.nn import models
@@ -56,4 +57,4 @@ def test_data_parallel_and_fully_sharded():
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    torch.multiprocessing.spawn(work, (port,), nprocs=2)
+    spawn(work, (port,), nprocs=2)
