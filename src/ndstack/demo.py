@@ -50,7 +50,8 @@ def run_demo(out: Path, *, quick: bool) -> list[dict[str, str | float | None]]:
     _show_parse(winner, WORD, out)
     histories = {name: Run.open(out / name).metrics() for name in MODELS}
     plotting.save_figure(draw_curves(histories, LANGUAGE), out / "curves.svg")
-    plotting.save_figure(draw_by_length(evaluations, f"{LANGUAGE}, test set"), out / "by-length.svg")
+    by_length = draw_by_length(evaluations, f"{LANGUAGE}, test set", data.lengths)
+    plotting.save_figure(by_length, out / "by-length.svg")
     (out / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     print(f"\nCurves, results by length, pictures of the stacks and both runs are in {out}/")
     return rows

@@ -105,6 +105,10 @@ def _add_questions(app: FastAPI, catalogue: Catalogue) -> None:
     def models() -> list[str]:
         return catalogue.identifiers()
 
+    @app.get("/api/tour")
+    def tour() -> Json:
+        return catalogue.tour()
+
     @app.get("/api/models/{model}")
     def model(model: str) -> Json:
         return catalogue.describe(model)
