@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ndstack.plotting import line_style, new_axes
-from ndstack.training.evaluation import Evaluation
+from ndstack.training.measured import Measured
 from ndstack.training.run import Metrics
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DIFFERENCE = "cross-entropy difference (nats)"
 VALIDATION = {
-    "validation_difference": f"validation {DIFFERENCE}",
+    "validation_difference": "validation cross-entropy difference (nats)",
     "validation_perplexity": "validation perplexity",
+    "validation_accuracy": "validation accuracy",
     "validation_cross_entropy": "validation cross-entropy (nats)",
 }
 """What a learning curve may show, by its name in `metrics.jsonl`, the most informative first."""
@@ -53,16 +53,15 @@ def stage_borders(history: Sequence[Metrics]) -> list[float]:
     return [place + 0.5 for place in range(1, len(stages)) if stages[place] != stages[place - 1]]
 
 
-def draw_by_length(evaluations: Mapping[str, Evaluation], title: str = "") -> Figure:
-    """Draw the cross-entropy difference by the length of strings, with one line for each name."""
+def draw_by_length(evaluations: Mapping[str, Measured], title: str = "") -> Figure:
+    """Draw the cross-entropy difference, or the accuracy, by the length of strings, a line for each name."""
     figure, axes = new_axes()
+    shown = ""
     for index, (name, evaluation) in enumerate(evaluations.items()):
-        rows = evaluation.by_length
-        lengths = [row.length for row in rows if row.length is not None]
-        marker = "o" if len(lengths) < 3 else None
-        differences = [row.difference for row in rows]
-        axes.plot(lengths, differences, label=name, marker=marker, **line_style(index))
-    axes.set(xlabel="length", ylabel=DIFFERENCE, title=title)
-    axes.axhline(0, color="#888888", linewidth=0.8)
+        values, shown = evaluation.values_by_length(), evaluation.shown
+        marker = "o" if len(values) < 3 else None
+        axes.plot(list(values), list(values.values()), label=name, marker=marker, **line_style(index))
+    axes.set(xlabel="length", ylabel=shown, title=title)
+    axes.axhline(1 if shown == "accuracy" else 0, color="#888888", linewidth=0.8)
     axes.legend(frameon=False)
     return figure
