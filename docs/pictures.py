@@ -22,6 +22,7 @@ ROOMS = {
     "grammars": "grammars, normal forms, inside weights, sampling by length, parses",
     "automata": "pushdown automata, Lang's algorithm over any semiring, the stack WFA",
     "languages": "formal languages with exact probabilities, data sets",
+    "transductions": "functions from strings to strings, data sets of pairs",
     "settings": "every setting of a run, declared once",
     "ops": "one folder per operation: readable versions, compiled versions, one runtime",
     "functional": "the operations as documented functions of whole sequences",

@@ -206,7 +206,7 @@ def complete(words, shell="bash"):
 
 
 @pytest.mark.parametrize("words, found", [
-    (["ndstack", "tr"], ["train", "trees"]),
+    (["ndstack", "tr"], ["train", "transductions", "trees"]),
     (["ndstack", "text", "s"], ["surprisal", "sg"]),
     (["ndstack", "train", "marked-re"], ["marked-reversal", "marked-reverse-and-copy"]),
     (["ndstack", "train", "dyck", "--model", "tf"], ["tf", "tf+sup-32", "tf+vrns-3-3-5"]),

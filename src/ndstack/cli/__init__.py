@@ -5,6 +5,7 @@ A module here is a group of commands. Heavy imports are inside the commands, so 
 | module | commands |
 |---|---|
 | `languages` | languages, sample, probability, dataset |
+| `transductions` | transductions |
 | `automata` | recognize, automaton, grammar |
 | `trees` | trees |
 | `training`, `runs` | train; evaluate, generate, show, compare |
@@ -26,6 +27,7 @@ from ndstack.cli import (  # noqa: F401 - an imported module registers its comma
     text,
     text_scores,
     training,
+    transductions,
     trees,
 )
 from ndstack.cli.app import app, main

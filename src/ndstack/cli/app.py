@@ -28,6 +28,7 @@ PANELS = {
         "sample",
         "probability",
         "dataset",
+        "transductions",
         "grammar",
         "trees",
         "automaton",
