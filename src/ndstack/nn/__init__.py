@@ -6,6 +6,7 @@ from ndstack.nn.language_models.language_model import LanguageModel
 from ndstack.nn.networks.attention import AttentionState, DotProductAttention, StackAttention
 from ndstack.nn.networks.backbone import Backbone
 from ndstack.nn.networks.initialization import initialize
+from ndstack.nn.networks.output_only import OutputOnly
 from ndstack.nn.networks.ragged import RaggedState
 from ndstack.nn.networks.rnn import BidirectionalState, RNNState, StackRNN
 from ndstack.nn.networks.state import NetworkState
@@ -21,6 +22,7 @@ __all__ = [
     "Generated",
     "LanguageModel",
     "NetworkState",
+    "OutputOnly",
     "RNNState",
     "RaggedState",
     "Recognizer",

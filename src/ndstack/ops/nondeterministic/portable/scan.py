@@ -13,6 +13,7 @@ from ndstack.ops.nondeterministic.portable.backward import Adjoint
 from ndstack.ops.nondeterministic.portable.store import Automaton, Store, rows_of
 from ndstack.ops.nondeterministic.portable.weights import Actions, inward, outward, symbol_first
 from ndstack.ops.nondeterministic.settings import Setting
+from ndstack.ops.runtime.tracing import recording
 
 
 class Kernels(forward.TorchKernels, backward.TorchKernels):
@@ -58,7 +59,8 @@ def advance(
     given = inward(actions.to(store.columns.dtype), at.states, at.symbols)
     trusted = torch.ones(len(actions), dtype=torch.bool, device=actions.device)
     borders = []
-    for begin, weights, inner in forward.prepare(store, start, given, forward.BLOCK, kernels):
+    block_size = 1 if recording() else forward.BLOCK  # ONNX has no triangular solver
+    for begin, weights, inner in forward.prepare(store, start, given, block_size, kernels):
         block = forward.run_block(store, begin, weights, inner, kernels)
         own = given.steps(begin - start, begin - start + weights.push.shape[1])
         lost, fine = lost_mass.advance(store, begin, own, block, lost, setting.strict)
