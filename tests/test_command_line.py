@@ -37,7 +37,7 @@ def walk(command, path):
     if hasattr(command, "commands"):
         for name, child in command.commands.items():
             yield from walk(child, f"{path} {name}")
-    else:
+    elif not command.hidden:
         yield path, command
 
 

@@ -42,7 +42,7 @@ def test_a_long_compilation_is_announced_once(listener, caplog):
     assert record.name == "ndstack"
     assert "compiling scan_loops.forward for this machine" in record.getMessage()
     assert "kept in /cache" in record.getMessage()
-    assert "ndstack warmup" in record.getMessage()
+    assert "ndstack compile" in record.getMessage()
     assert [name for name, _ in compile_messages.COMPILED] == ["scan_loops.forward"]
 
 
@@ -84,22 +84,22 @@ assert twice(3) == 6
 
 
 @pytest.mark.compiled
-def test_warmup_compiles_what_is_missing_and_says_where():
-    assert ndstack("warmup", "sup-3").returncode == 0
-    again = ndstack("warmup", "sup-3", "--json")
+def test_the_command_compiles_what_is_missing_and_says_where():
+    assert ndstack("compile", "sup-3").returncode == 0
+    again = ndstack("compile", "sup-3", "--json")
     assert again.returncode == 0, again.stderr
     row = json.loads(again.stdout)
     assert row["models"] == ["sup-3"]
     assert row["compiled"] == []
     assert row["folder"]
-    wrong = ndstack("warmup", "sup")
+    wrong = ndstack("compile", "sup")
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("ndstack: error: there is no model called 'sup'")
 
 
-def test_after_warmup_stacks_by_themselves_need_no_compiling():
+def test_after_compiling_stacks_by_themselves_need_no_compiling():
     """Steps, whole sequences and functions, as controllers of other kinds and users take them."""
-    assert ndstack("warmup", "sup-3").returncode == 0
+    assert ndstack("compile", "sup-3").returncode == 0
     program = """
 import torch
 from ndstack.nn import StackRNN
@@ -115,3 +115,10 @@ print(compile_messages.COMPILED)
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_the_former_name_of_the_command_still_works():
+    shown = ndstack("warmup", "--help")
+    assert shown.returncode == 0
+    assert "Compile the kernels" in shown.stdout
+    assert "warmup" not in ndstack("--help").stdout

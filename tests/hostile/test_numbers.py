@@ -35,7 +35,7 @@ NUMBERS = [
     (("reproduce", "cfls", "--out", "made", "--workers", "0"), "--nice", "5"),
     (("explore",), "--port", "-1 99999 x"),
     (("bench",), "", "x"),
-    (("warmup",), "", "x rns rns-0-3"),
+    (("compile",), "", "x rns rns-0-3"),
     (("train", "dyck", *SMALL), "--recipe", "x publik"),
 ]  # fmt: skip
 

@@ -7,19 +7,20 @@ import numpy as np
 import pytest
 
 from ndstack.ops.nondeterministic.cpu import blocks, narrow
-from ndstack.ops.runtime.simd import entry
+from ndstack.ops.runtime.simd import BYTES, entry
 
+STEP = 2 * BYTES // 8
 WIDE3, WIDE2 = blocks._wide_combine3, blocks._wide_combine2
 WIDE_DOTS3, WIDE_DOTS2 = blocks._wide_dots3, blocks._wide_dots2
 
 
 @entry
-def combine_all(X, off, W, wide, counts, tiles, out, pos):
+def combine_all(X, off, W, first, wide, apart, counts, tiles, out, pos):
     """Results 0 to 4 by the loops for wide registers, 5 to 9 by those for narrow ones."""
-    WIDE3(X, off, W, wide, 0, counts, tiles, out, pos)
-    WIDE2(X, off, W, wide, 3, counts, tiles, out, pos)
-    narrow.combine3(X, off, W, wide, 5, counts, tiles, out, pos)
-    narrow.combine2(X, off, W, wide, 8, counts, tiles, out, pos)
+    WIDE3(X, off, W, first, wide, apart, 0, counts, tiles, out, pos)
+    WIDE2(X, off, W, first + 3 * apart, wide, apart, 3, counts, tiles, out, pos)
+    narrow.combine3(X, off, W, first, wide, apart, 5, counts, tiles, out, pos)
+    narrow.combine2(X, off, W, first + 3 * apart, wide, apart, 8, counts, tiles, out, pos)
 
 
 @entry
@@ -31,16 +32,27 @@ def multiply_all(X, off, lengths, groups, Y, pos, many, res):
     narrow.dots2(X, off, lengths, groups, Y, pos, 8, many, res)
 
 
-def test_sums_and_products_of_columns() -> None:
+@pytest.mark.parametrize("first, wide, apart", [(0, 5, 1), (0, 1, 12), (11, -1, 12), (57, -5, 0)])
+@pytest.mark.parametrize("counts", [[12, 7, 0, 1], [1, 3, 3, 12], [12, 12, 5]])
+def test_sums_of_columns(first: int, wide: int, apart: int, counts: list[int]) -> None:
+    """The weights may lie in any order: those of one column together, those of one result, or backwards."""
+    rng = np.random.default_rng(0)
+    columns, weights, before = rng.random(12 * 70), rng.random(60), rng.random(10 * 70 + 20)
+    off, pos, results = np.arange(12) * 70, np.arange(10) * 70, before.copy()
+    combine_all(columns, off, weights, first, wide, apart, np.array(counts), len(counts), results, pos)
+    for r in range(10):
+        for tile, count in enumerate(counts):
+            place, own = 70 * r + STEP * tile, before[70 * r + STEP * tile :][:STEP].copy()
+            for c in range(count):
+                weight = weights[first + c * wide + r % 5 * apart]
+                own += weight * columns[off[c] + STEP * tile :][:STEP]
+            np.testing.assert_allclose(results[place:][:STEP], own, rtol=1e-13)
+
+
+def test_products_of_columns() -> None:
     rng = np.random.default_rng(0)
     columns, rows = rng.random(12 * 70), np.tile(rng.random(5 * 70), 2)
     off, pos = np.arange(12) * 70, np.arange(10) * 70
-    weights = np.tile(rng.random((12, 5)), 2).flatten()
-    results = np.zeros(10 * 70 + 20)
-    combine_all(columns, off, weights, 10, np.array([12, 7, 0, 1]), 3, results, pos)
-    results = results[:700].reshape(10, 70)
-    np.testing.assert_allclose(results[5:], results[:5], rtol=1e-14)
-    assert (results[:, 0] > 0).all()
     products = np.zeros(3 * 10 * 4)
     multiply_all(columns, off, np.array([48, 16, 0]), 3, rows, pos, 10, products)
     products = products.reshape(3, 10, 4)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ndstack import stacks
-from ndstack.nn import StackRNN
+from ndstack.nn import RNNState, StackRNN
 from ndstack.stacks import Stack
 from tests.programs import whole
 from tests.programs.drawing import Op, Program
@@ -100,6 +100,8 @@ class Run:
         if self.rnn is None:
             return Node(self.stack.start(self.program.batch, dtype=self.dtype), past)
         state = self.rnn.start(self.program.batch, dtype=self.dtype)
+        assert isinstance(state, RNNState)
+        assert state.stack is not None
         reading = state.stack.reading.detach().double()
         inner = getattr(self.stack, "bottom", None)
         if inner is not None:  # r_0 shows the bottom's vector, which is learned

@@ -11,7 +11,7 @@ A module here is a group of commands. Heavy imports are inside the commands, so 
 | `analysis` | parse, draw, explore |
 | `experiments` | reproduce, sweep, report, gather, claims, zoo |
 | `text`, `text_scores` | text prepare, train, ...; text surprisal, sg, ... |
-| `demonstration` | demo, warmup, bench |
+| `demonstration` | demo, compile, bench |
 """
 
 from ndstack.cli import (  # noqa: F401 - an imported module registers its commands

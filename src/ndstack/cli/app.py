@@ -35,7 +35,7 @@ PANELS = {
     ),
     "Natural language": ("text",),
     "Experiments": ("reproduce", "sweep", "report", "gather", "claims"),
-    "Speed": ("warmup", "bench"),
+    "Speed": ("compile", "bench"),
 }
 """All commands in the order of `ndstack --help`: what a newcomer needs first comes first."""
 
@@ -46,7 +46,8 @@ _Function = TypeVar("_Function", bound=Callable[..., None])
 class _InOrder(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the commands in the order of the panels."""
-        return sorted(super().list_commands(ctx), key=list(_PANEL_OF).index)
+        shown = [name for name in super().list_commands(ctx) if name in _PANEL_OF]
+        return sorted(shown, key=list(_PANEL_OF).index)
 
 
 def as_epilog(*examples: str) -> str:
@@ -75,12 +76,22 @@ app = typer.Typer(
 )
 
 
-def command(*examples: str) -> Callable[[_Function], _Function]:
-    """Return a decorator that makes a function a command of `ndstack`, with examples for its help."""
+def command(
+    *examples: str, name: str | None = None, former_name: str | None = None
+) -> Callable[[_Function], _Function]:
+    """Return a decorator that makes a function a command of `ndstack`, with examples for its help.
+
+    Args:
+        examples: command lines.
+        name: of the command; by default, that of the function.
+        former_name: a name that still works, but that no help shows.
+    """
 
     def register(function: _Function) -> _Function:
-        panel = _PANEL_OF[function.__name__]
-        return app.command(rich_help_panel=panel, epilog=as_epilog(*examples))(function)
+        if former_name is not None:
+            app.command(former_name, hidden=True)(function)
+        panel = _PANEL_OF[name or function.__name__]
+        return app.command(name, rich_help_panel=panel, epilog=as_epilog(*examples))(function)
 
     return register
 

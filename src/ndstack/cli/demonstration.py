@@ -1,4 +1,4 @@
-"""Commands for a first impression and for speed: demo, warmup, bench."""
+"""Commands for a first impression and for speed: demo, compile, bench."""
 
 import contextlib
 import json
@@ -39,8 +39,8 @@ def demo(
         print(json.dumps(rows))
 
 
-@command("ndstack warmup", "ndstack warmup rns-2-3 sup-10")
-def warmup(
+@command("ndstack compile", "ndstack compile rns-2-3 sup-10", name="compile", former_name="warmup")
+def compile_kernels(
     models: Annotated[
         list[str] | None,
         typer.Argument(
@@ -51,7 +51,10 @@ def warmup(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compile the kernels of models in advance. This takes minutes, once."""
+    """Compile the kernels of models in advance, for an image or a cluster. This takes minutes, once.
+
+    The environment variable NUMBA_CACHE_DIR names the folder in which they are kept.
+    """
     from ndstack.warmup import warm_up
 
     done = warm_up(models)

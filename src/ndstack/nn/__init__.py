@@ -6,7 +6,8 @@ from ndstack.nn.language_models.language_model import LanguageModel
 from ndstack.nn.networks.attention import AttentionState, DotProductAttention, StackAttention
 from ndstack.nn.networks.backbone import Backbone
 from ndstack.nn.networks.initialization import initialize
-from ndstack.nn.networks.rnn import RNNState, StackRNN
+from ndstack.nn.networks.ragged import RaggedState
+from ndstack.nn.networks.rnn import BidirectionalState, RNNState, StackRNN
 from ndstack.nn.networks.state import NetworkState
 from ndstack.nn.networks.transformer import Transformer, TransformerState
 from ndstack.nn.proofs.recognition import Recognizer, recognize_lines, recognizer
@@ -15,11 +16,13 @@ from ndstack.nn.storage.files import load
 __all__ = [
     "AttentionState",
     "Backbone",
+    "BidirectionalState",
     "DotProductAttention",
     "Generated",
     "LanguageModel",
     "NetworkState",
     "RNNState",
+    "RaggedState",
     "Recognizer",
     "StackAttention",
     "StackRNN",

@@ -8,6 +8,7 @@ read, unless a stream of strings is read on purpose: there the EOS of one string
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -19,6 +20,8 @@ from ndstack.errors import NdstackError, check_flag
 from ndstack.grammars.grammar import Word
 from ndstack.nn.language_models.adaptive import AdaptiveOutput
 from ndstack.nn.networks.backbone import Backbone
+from ndstack.nn.networks.padding import Lengths, check_lengths
+from ndstack.nn.networks.ragged import RaggedState
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import Recordable
 from ndstack.settings.model import InputKind, OutputKind
@@ -62,6 +65,11 @@ class LanguageModel(Recordable, torch.nn.Module):
         self._indices = {symbol: index for index, symbol in enumerate(self.alphabet)}
         if input not in ("one-hot", "embedding"):
             raise NdstackError(f"input is {input!r}, expected 'one-hot' or 'embedding'")
+        if getattr(backbone, "bidirectional", False) or not getattr(backbone, "batch_first", True):
+            raise NdstackError(
+                "a language model predicts from left to right, batch first, but the network has "
+                "bidirectional=True or batch_first=False"
+            )
         if backbone.needs_bos and not self.bos:
             raise NdstackError(f"a {type(backbone).__name__} has to read BOS first, but bos is False")
         self.boundary = len(self.alphabet)
@@ -95,7 +103,9 @@ class LanguageModel(Recordable, torch.nn.Module):
         """Return networks that have read nothing, not even BOS."""
         return self.backbone.start(batch_size, self.dtype, self.device)
 
-    def forward(self, symbols: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
+    def forward(
+        self, symbols: Tensor, state: NetworkState | None = None, lengths: Lengths | None = None
+    ) -> tuple[Tensor, NetworkState]:
         """Read strings, or continue them.
 
         From the beginning there is one prediction more than there are symbols, the one for the first symbol:
@@ -105,19 +115,29 @@ class LanguageModel(Recordable, torch.nn.Module):
         Args:
             symbols: [B, n], indices; n may be 0.
             state: the state to continue from; if not given, strings begin here.
+            lengths: how many symbols of each string count, if they are filled up on the right; the state is
+                then that at the end of each string, and logits after the ends mean nothing.
 
         Returns:
             The logits, [B, n, V+1], or [B, n+1, V+1] from the beginning, and the last state.
         """
-        x, state, first = self._enter(symbols, state)
-        output, state = self.backbone(x, state)
-        return self.output(_after(first, output)), state
+        hidden, state = self.hidden(symbols, state, lengths)
+        return self.output(hidden), state
 
-    def hidden(self, symbols: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
+    def hidden(
+        self, symbols: Tensor, state: NetworkState | None = None, lengths: Lengths | None = None
+    ) -> tuple[Tensor, NetworkState]:
         """Return what the logits are computed from, [B, n, backbone.output_size]; otherwise as `forward`."""
-        x, state, first = self._enter(symbols, state)
-        output, state = self.backbone(x, state)
-        return _after(first, output), state
+        x, entered, first = self._enter(symbols, state)
+        if lengths is None and not isinstance(entered, RaggedState):
+            output, entered = self.backbone(x, entered)
+            return _after(first, output), entered
+        if lengths is not None:
+            read = state is None and self.bos
+            lengths = [size + read for size in check_lengths(lengths, *symbols.shape)]
+        takes = "lengths" in inspect.signature(self.backbone.forward).parameters
+        output, entered = (self.backbone if takes else self.backbone.read_padded)(x, entered, lengths)
+        return _after(first, output), entered
 
     def _enter(
         self, symbols: Tensor, state: NetworkState | None

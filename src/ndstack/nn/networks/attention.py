@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from ndstack.errors import NdstackError, check_flag, check_size
 from ndstack.nn.networks.backbone import check_input
+from ndstack.nn.networks.padding import reorder, symbols_first, transposed, without
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import Recordable
 from ndstack.stacks.base import AnyStack, Stack, State
@@ -65,16 +66,30 @@ class StackAttention(Attention[State]):
     stack attention), and v_t is not squashed. A stack without vectors gets actions only. The bottom
     vector of a nondeterministic stack is a parameter of the stack.
 
+    It can stand in for `self_attn` of `torch.nn.TransformerEncoderLayer` and `TransformerDecoderLayer`, which
+    call it with query, key and value. It reads from left to right there too, with or without a mask.
+
     Args:
         d_model: the size of x_t and y_t.
         stack: any stack of `ndstack.stacks`; `Superposition` and `Nondeterministic` with vectors
             are the dissertation's.
         always_project: project v_t and r_t even where sizes agree, as that public code does.
         exp_pushes: push exp(v_t) in place of v_t, as that public code does.
+        batch_first: whether inputs and outputs are [B, n, d_model]; if not, [n, B, d_model], as layers of
+            torch have them unless they are told otherwise.
     """
 
+    _qkv_same_embed_dim, in_proj_bias, num_heads = False, None, 1
+    """What layers of torch look at before they compute scaled dot-product attention on their own."""
+
     def __init__(
-        self, d_model: int, stack: AnyStack, *, always_project: bool = False, exp_pushes: bool = False
+        self,
+        d_model: int,
+        stack: AnyStack,
+        *,
+        always_project: bool = False,
+        exp_pushes: bool = False,
+        batch_first: bool = True,
     ) -> None:
         super().__init__()
         d_model = check_size("d_model", d_model)
@@ -82,7 +97,7 @@ class StackAttention(Attention[State]):
             raise NdstackError(f"{stack!r} given as the stack, expected a Stack of ndstack.stacks")
         self.always_project = check_flag("always_project", always_project)
         self.exp_pushes = check_flag("exp_pushes", exp_pushes)
-        self.d_model, self.stack = d_model, stack
+        self.d_model, self.stack, self.batch_first = d_model, stack, check_flag("batch_first", batch_first)
 
         def projection(given: int, wanted: int) -> torch.nn.Module:
             if given == wanted and not always_project:
@@ -104,19 +119,93 @@ class StackAttention(Attention[State]):
         pushed = None if self.pushed is None else self.pushed(x)
         return self.actions(x), pushed.exp() if self.exp_pushes and pushed is not None else pushed
 
-    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+    def forward(
+        self,
+        x: Tensor,
+        state: State | Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        need_weights: bool = False,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, State | None]:
         """Return y_1..y_n, [B, n, d_model], and the state afterwards.
 
         Args:
             x: [B, n, d_model].
-            state: the stacks after the inputs before these; fresh ones if not given.
+            state: the stacks after the inputs before these; fresh ones if not given. Layers of torch give the
+                key here, which must be x.
+            value: x once more, or None.
+            key_padding_mask: [B, n], True (or -inf) where there is padding, at any side: no step is made
+                there, and y is 0. No state is taken or returned then.
+            attn_mask: None or a causal mask [n, n]: stacks see what is before them, whatever is said.
+            need_weights: False; there are none that all stacks have.
+            is_causal: a hint of layers of torch, which changes nothing.
         """
+        called_as_self_attn = isinstance(state, Tensor)
+        if isinstance(state, Tensor):
+            if state is not x or (value is not None and value is not x):
+                raise NdstackError(
+                    "stack attention attends to its own input: give it as query, key and value"
+                )
+            state = None
+        if need_weights:
+            raise NdstackError("need_weights=True given, but stacks have no attention weights in common")
+        x = x if self.batch_first else transposed(x)
         check_input(x, self.d_model, None if state is None else state.batch_size)
+        _check_causal(attn_mask, x.shape[1])
+        if key_padding_mask is None:
+            y, after = self._read(x, state)
+        elif state is not None:
+            raise NdstackError("both a state and a key_padding_mask given, expected one of them")
+        else:
+            y, after = self._read_masked(x, key_padding_mask), None
+        return y if self.batch_first else y.transpose(0, 1), None if called_as_self_attn else after
+
+    def _read(self, x: Tensor, state: State | None) -> tuple[Tensor, State]:
         if state is None:
             state = self.start(x.shape[0], dtype=x.dtype, device=x.device)
         readings, state = self.stack(*self.controls(x), state)
         y: Tensor = self.output(readings.to(x.dtype))
         return y, state
+
+    def _read_masked(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Read the strings alone: padding is moved to the right, where nothing comes after it."""
+        if mask.shape != x.shape[:2]:
+            raise NdstackError(
+                f"key_padding_mask of shape {list(mask.shape)} given, expected {list(x.shape[:2])}"
+            )
+        ignored = mask if mask.dtype == torch.bool else mask != 0
+        order = symbols_first(ignored)
+        x = without(ignored, x)
+        y, _ = self._read(x if order is None else reorder(x, order), None)
+        return without(ignored, y if order is None else reorder(y, order.argsort(dim=1)))
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "in_proj_weight":  # asked for by a torch.nn.TransformerEncoder that wants nested tensors
+            raise _NotThereError(
+                "stack attention cannot read nested tensors; make the torch.nn.TransformerEncoder with "
+                "enable_nested_tensor=False"
+            )
+        return super().__getattr__(name)
+
+
+class _NotThereError(NdstackError, AttributeError):
+    """An attribute that torch's own attention has."""
+
+
+def _check_causal(mask: Tensor | None, n: int) -> None:
+    """Raise an error in one line unless a mask, True or -inf where nothing is seen, is the causal one."""
+    if mask is None:
+        return
+    hidden = mask if mask.dtype == torch.bool else mask != 0
+    causal = torch.ones(n, n, dtype=torch.bool, device=mask.device).triu(1)
+    if hidden.shape != causal.shape or not torch.equal(hidden, causal):
+        raise NdstackError(
+            f"an attn_mask of shape {list(mask.shape)} that is not causal given, expected None or "
+            f"torch.nn.Transformer.generate_square_subsequent_mask({n}): a stack sees all that is before it"
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -138,6 +227,10 @@ class AttentionState(NetworkState):
     def time(self) -> int:
         """t, the number of inputs read so far."""
         return self.keys.shape[2]
+
+    def until(self, time: int) -> AttentionState:
+        """Return the cache after the first inputs only."""
+        return AttentionState(self.keys[:, :, :time], self.values[:, :, :time])
 
 
 class DotProductAttention(Attention[AttentionState]):

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
+from ndstack.nn.networks.padding import Lengths, check_lengths, padding_mask, without
+from ndstack.nn.networks.ragged import RaggedState, read_groups
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import Recordable
 from ndstack.stacks.state import Device
@@ -52,6 +54,68 @@ class Backbone(Recordable, torch.nn.Module, ABC):
         Returns:
             The outputs, [B, n, output_size], and the last state.
         """
+
+    def read_padded(
+        self, x: Tensor, state: NetworkState | None, lengths: Lengths | None
+    ) -> tuple[Tensor, NetworkState]:
+        """Read strings of different lengths, or continue strings after such.
+
+        Numbers are those of the strings alone, and padding may hold anything: it counts for nothing, and the
+        outputs there are zeros.
+
+        Args:
+            x: [B, n, input_size], strings filled up on the right.
+            state: the state to continue from; a fresh start if not given.
+            lengths: how many positions of each string count; all if not given.
+
+        Returns:
+            The outputs, [B, n, output_size], and the states at the end of each string.
+        """
+        check_input(x, self.input_size, None if state is None else state.batch_size)
+        n = x.shape[1]
+        sizes = None if lengths is None else check_lengths(lengths, x.shape[0], n)
+        if isinstance(state, RaggedState):
+            return read_groups(self.read_padded, x, state, sizes)
+        if sizes is None:
+            return self._read(x, state)
+        longest = max(sizes, default=0)
+        x = x[:, :longest]
+        if min(sizes, default=0) == longest:
+            output, state = self._read(x, state)
+        else:
+            padding = padding_mask(sizes, longest, x.device)
+            output, state = self._read_ragged(without(padding, x), state, sizes)
+            output = without(padding, output)
+        return torch.nn.functional.pad(output, (0, 0, 0, n - longest)), state
+
+    def _read(self, x: Tensor, state: NetworkState | None) -> tuple[Tensor, NetworkState]:
+        """`forward` for strings of one length."""
+        return self.forward(x, state)
+
+    def _read_ragged(
+        self, x: Tensor, state: NetworkState | None, lengths: list[int]
+    ) -> tuple[Tensor, NetworkState]:
+        """`read_padded` after the checks, for lengths that differ; outputs after the ends are arbitrary.
+
+        Here, states are computed, once they are needed, by reading the strings of each length once more.
+        """
+        first = self.start(x.shape[0], x.dtype, x.device) if state is None else state
+        return self._read(x, first)[0], self._read_again(x, first, lengths)
+
+    def _read_again(
+        self,
+        x: Tensor,
+        first: NetworkState,
+        lengths: list[int],
+        hidden: tuple[Tensor, ...] | None = None,
+    ) -> RaggedState:
+        """Return the states at the end of each string, for which it is read again if they are needed."""
+
+        def make(rows: list[int], length: int) -> NetworkState:
+            own = first.select(rows)
+            return self._read(x[rows, :length], own)[1] if length else own
+
+        return RaggedState.later(lengths, make, self, hidden)
 
     def initial_output(self, state: NetworkState) -> Tensor:
         """Return the output before anything has been read, [B, output_size]; `state` is that of `start`."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ndstack import register
 from ndstack.errors import NdstackError
@@ -33,18 +34,24 @@ class ControllerState(NamedTuple):
     cells: tuple[Tensor, ...]
 
 
-def make_controller(kind: str, input_size: int, hidden_size: int, num_layers: int) -> torch.nn.Module:
+def make_controller(
+    kind: str, input_size: int, hidden_size: int, num_layers: int, dropout: float = 0.0
+) -> torch.nn.Module:
     """Return a controller of the given kind, batch first; registered ones are made with the three sizes."""
     if not isinstance(kind, str):
         raise NdstackError(f"controller is {kind!r}, expected the name of one: {', '.join(_KINDS)}")
     own = _KINDS.get(kind)
     if own is not None:
-        return own(input_size, hidden_size, num_layers, batch_first=True)
+        return own(input_size, hidden_size, num_layers, batch_first=True, dropout=dropout)
     make = register.controller.find(kind)
     if make is None:
         known = ", ".join((*_KINDS, *register.controller.names))
         raise NdstackError(
             f"there is no controller called {kind!r}; there are {known}; {register.controller.hint}"
+        )
+    if dropout:
+        raise NdstackError(
+            f"dropout={dropout} given for {kind}, a registered controller, expected {' or '.join(_KINDS)}"
         )
     made = make(input_size, hidden_size, num_layers)
     if not isinstance(made, torch.nn.Module):
@@ -99,6 +106,27 @@ def _has_lstm(dtype: torch.dtype) -> bool:
     return True
 
 
+def run_padded(
+    controller: torch.nn.RNNBase, x: Tensor, memory: ControllerState, lengths: list[int]
+) -> tuple[Tensor, ControllerState]:
+    """Do the same with strings of different lengths, filled up on the right: the memory at the end of each.
+
+    Torch packs no empty strings, so these read one vector, and their memory stays what it was.
+    """
+    packed = pack_padded_sequence(
+        x, torch.tensor(lengths).clamp(min=1), batch_first=True, enforce_sorted=False
+    )
+    hidden = torch.stack(memory.hidden)
+    cells = torch.stack(memory.cells) if memory.cells else None
+    output, last = controller(packed, hidden if cells is None else (hidden, cells))
+    empty = torch.tensor(lengths, device=x.device)[:, None] == 0
+    before, after = ((hidden,), (last,)) if cells is None else ((hidden, cells), last)
+    parts = [torch.where(empty, old, new).unbind(0) for old, new in zip(before, after, strict=True)]
+    return pad_packed_sequence(output, batch_first=True, total_length=x.shape[1])[0], ControllerState(
+        parts[0], parts[1] if len(parts) > 1 else ()
+    )
+
+
 def call_controller(controller: torch.nn.Module, x: Tensor, memory: ControllerState) -> ControllerState:
     """Make one step of a controller by calling it, as a network of torch, with the input [B, input_size]."""
     return run_controller(controller, x[:, None], memory)[1]
@@ -144,6 +172,7 @@ def step_controller(
     """
     hidden: list[Tensor] = []
     cells: list[Tensor] = []
+    dropped = controller.dropout if controller.training else 0.0
     x = reading if has_cells(controller) else torch.cat([given, reading], dim=1)
     for layer, own in enumerate(weights):
         if has_cells(controller):
@@ -156,4 +185,6 @@ def step_controller(
         else:
             x = torch.rnn_tanh_cell(x, memory.hidden[layer], *own)
         hidden.append(x)
+        if dropped and layer + 1 < len(weights):
+            x = torch.nn.functional.dropout(x, dropped)
     return ControllerState(tuple(hidden), tuple(cells))

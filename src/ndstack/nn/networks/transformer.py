@@ -29,7 +29,9 @@ from ndstack.nn.networks.attention import (
     check_dropout,
 )
 from ndstack.nn.networks.backbone import Backbone, check_input
+from ndstack.nn.networks.padding import Lengths
 from ndstack.nn.networks.positions import sinusoidal_positions
+from ndstack.nn.networks.ragged import RaggedState
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import refuse_recording
 from ndstack.settings.model import DEFAULTS
@@ -173,16 +175,30 @@ class Transformer(Backbone):
             tuple(part.start(batch_size, dtype=dtype, device=device) for part in parts), time=0
         )
 
-    def forward(self, x: Tensor, state: NetworkState | None = None) -> tuple[Tensor, TransformerState]:
+    def forward(
+        self, x: Tensor, state: NetworkState | None = None, lengths: Lengths | None = None
+    ) -> tuple[Tensor, NetworkState]:
         """Read a sequence, or continue one.
 
         Args:
             x: [B, n, d_model], embeddings, not scaled.
             state: the state to continue from; a fresh start if not given.
+            lengths: how many positions of each string count, if they are filled up on the right; all if not
+                given.
 
         Returns:
-            The outputs, [B, n, d_model], normalised, and the last state.
+            The outputs, [B, n, d_model], normalised, and the last state; with lengths, zeros after the end of
+            each string, and the state at its end.
         """
+        if lengths is not None or isinstance(state, RaggedState):
+            return self.read_padded(x, state, lengths)
+        output, after, _ = self._run(x, state)
+        return output, after
+
+    def _run(
+        self, x: Tensor, state: NetworkState | None
+    ) -> tuple[Tensor, TransformerState, list[tuple[Tensor, AttentionState | State]]]:
+        """Return outputs, the last state, and what each layer read and from which state."""
         if state is not None and (
             not isinstance(state, TransformerState) or len(state.layers) != len(self.layers)
         ):
@@ -196,11 +212,34 @@ class Transformer(Backbone):
         n = x.shape[1]
         positions = sinusoidal_positions(state.time, n, self.d_model, dtype=x.dtype, device=x.device)
         h = self.dropout(self.input_scale * x + positions)
-        carried = []
+        carried, read = [], []
         for layer, own in zip(self._all(), state.layers, strict=True):
+            read.append((h, own))
             h, own = layer(h, own)
             carried.append(own)
-        return self.norm(h), TransformerState(tuple(carried), state.time + n)
+        return self.norm(h), TransformerState(tuple(carried), state.time + n), read
+
+    def _read_ragged(
+        self, x: Tensor, state: NetworkState | None, lengths: list[int]
+    ) -> tuple[Tensor, NetworkState]:
+        """Of a cache, each string keeps its beginning; stacks make their steps again, with what they read.
+
+        So dropout, if any, is the same for outputs and states.
+        """
+        output, after, read = self._run(x, state)
+        past = after.time - x.shape[1]
+
+        def make(rows: list[int], length: int) -> NetworkState:
+            states: list[AttentionState | State] = []
+            for layer, cache, (h, own) in zip(self._all(), after.layers, read, strict=True):
+                if isinstance(cache, AttentionState):
+                    states.append(cache.select(rows).until(past + length))
+                else:
+                    given = layer.attention_norm(h[rows, :length])
+                    states.append(layer.attention(given, own.select(rows))[1])
+            return TransformerState(tuple(states), past + length)
+
+        return output, RaggedState.later(lengths, make, self)
 
     def _all(self) -> list[TransformerLayer]:
         return [layer for layer in self.layers if isinstance(layer, TransformerLayer)]

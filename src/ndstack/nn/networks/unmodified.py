@@ -35,7 +35,7 @@ def is_recurrent(controller: torch.nn.Module, inputs: int, units: int, layers: i
     sizes = (controller.input_size, controller.hidden_size, controller.num_layers)
     plain = controller.bias and not controller.bidirectional and not controller.proj_size
     tanh = controller.mode != "RNN_RELU"
-    return sizes == (inputs, units, layers) and plain and tanh and not controller.dropout
+    return sizes == (inputs, units, layers) and plain and tanh
 
 
 def _class(part: torch.nn.Module) -> type:

@@ -169,12 +169,13 @@ def _forward(shape, past, b, start, net, inputs, first, normalized, by_state, tr
         push, replace, pop = split(shape, actions)
         if not forward_step(shape, own, t, push, replace, pop, work, limit, strict):
             own.lost[0] = math.inf
-            return False
+            break
         show(shape, own, t, by_state, rows, work, trace.readings[b, n])
     if math.isnan(own.lost[0]):
-        mark_invalid(trace, b, start, done)
-        return True
-    return fine
+        fill_rest(trace, b, start, done, math.nan)
+    elif own.lost[0] == math.inf:
+        fill_rest(trace, b, start, done, 0.0)
+    return own.lost[0] != math.inf
 
 
 @kernel
@@ -185,14 +186,14 @@ def fill_rows(matrix, first, value):
 
 
 @kernel
-def mark_invalid(trace, b, start, done):
-    """What a run says of a sequence without a meaning after `done` steps, of which the last made it so."""
-    fill_rows(trace.readings[b], done - 1 if done > 1 else 0, math.nan)
-    fill_rows(trace.gates[b], done, math.nan)
-    fill_rows(trace.cells[b], done, math.nan)
-    fill_rows(trace.hidden[b], done, math.nan)
-    fill_rows(trace.actions[b], done, math.nan)
-    fill_rows(trace.vectors[b], start + 1 + done, math.nan)
+def fill_rest(trace, b, start, done, value):
+    """What a run says of a sequence that ends after `done` steps, because the last could not be completed."""
+    fill_rows(trace.readings[b], done - 1 if done > 1 else 0, value)
+    fill_rows(trace.gates[b], done, value)
+    fill_rows(trace.cells[b], done, value)
+    fill_rows(trace.hidden[b], done, value)
+    fill_rows(trace.actions[b], done, value)
+    fill_rows(trace.vectors[b], start + 1 + done, value)
 
 
 @kernel
@@ -200,10 +201,9 @@ def has_nonfinite_gradient(given, adjoint, carried, b):
     """Whether a sequence gets derivatives that are not finite."""
     ghiddens, greadings, glast, gactions, gvectors = given
     found = not_finite(glast[b]) or (carried and math.isnan(adjoint.alpha[b, 0]))
-    for n in range(ghiddens.shape[1]):
-        found |= not_finite(ghiddens[b, n]) or not_finite(greadings[b, n]) or not_finite(gactions[b, n])
-    for j in range(gvectors.shape[1]):
-        found |= not_finite(gvectors[b, j])
+    for part in (ghiddens[b], greadings[b], gactions[b], gvectors[b]):
+        for j in range(part.shape[0]):
+            found |= not_finite(part[j])
     return found
 
 
@@ -229,7 +229,8 @@ def backward(
     Args:
         adjoint, carried: see `scan_loops.backward`.
         net: the weights, as there; the bias does not count.
-        given: derivatives by h_1..h_n, r_1..r_n, c_n, the actions and the vectors.
+        given: derivatives by h_1..h_n, r_1..r_n, c_n, the actions and the vectors; those by readings and
+            actions may be missing, [B, 0, ...].
         out: derivatives by the gates, the controls, h_0, c_0, r_0 and the vectors before the call,
             to be written; [B, n, 4H], [B, n, C], [B, H], [B, H], [B, R], [B, start + n + 1, m].
     """
@@ -241,9 +242,9 @@ def backward(
     room = work, rows, later, galpha, np.zeros((0, 0), past.chart.dtype)
     for b in range(lo, hi):
         if past.lost[b, 0] == math.inf:
-            continue
-        if math.isnan(past.lost[b, 0]) or has_nonfinite_gradient(given, adjoint, carried, b):
-            _lose_gradients(out, b)
+            _fill_gradients(out, b, 0.0)
+        elif math.isnan(past.lost[b, 0]) or has_nonfinite_gradient(given, adjoint, carried, b):
+            _fill_gradients(out, b, math.nan)
         else:
             row = b if carried else 0
             _clear_gradients(adjoint, carried, rows, given, out, b)
@@ -253,13 +254,13 @@ def backward(
 
 
 @kernel
-def _lose_gradients(out, b):
-    """What the derivatives of a sequence without a meaning are."""
+def _fill_gradients(out, b, value):
+    """What the derivatives of a sequence are that has none."""
     zero = b - b  # no literal, for which numba would compile again
     for part in (out[0], out[1], out[5]):
-        fill_rows(part[b], zero, math.nan)
+        fill_rows(part[b], zero, value)
     for part in (out[2], out[3], out[4]):
-        fill(part[b], zero, part.shape[1], math.nan)
+        fill(part[b], zero, part.shape[1], value)
 
 
 @kernel
@@ -291,12 +292,14 @@ def _backward(
         write_vector(shape, rows, j, trace.vectors[b, j])
     for n in range(trace.gates.shape[1] - 1, -1, -1):
         t, gcontrol, vector = start + n + 1, gcontrols[b, n], trace.vectors[b, start + n + 1]
-        add_scaled(one, greadings[b, n], passed[2])
+        if greadings.shape[1] > 0:
+            add_scaled(one, greadings[b, n], passed[2])
         show_back(shape, own, back, t, by_state, rows, work, trace.readings[b, n], passed[2], galpha)
         push, replace, pop = split(shape, trace.actions[b, n])
         written = split(shape, gcontrol[:A])
         backward_step(shape, own, back, later, t, push, replace, pop, galpha, no_attention, written, work)
-        add_scaled(one, gactions[b, n], gcontrol[:A])
+        if gactions.shape[1] > 0:
+            add_scaled(one, gactions[b, n], gcontrol[:A])
         if normalized:
             normalize_back(shape, trace.actions[b, n], gcontrol[:A], work)
         read_gradient(shape, rows, t, gall[b, t])

@@ -48,13 +48,11 @@ def weight_gradients(
         hidden: the first, [B, H], and those after each step, [B, n, H].
     """
 
-    def before(first: Tensor, after: Tensor) -> Tensor:
-        return torch.cat([first[:, None], after[:, :-1]], dim=1).flatten(0, 1)
-
     by_gates, by_controls = grad_gates.flatten(0, 1).t(), grad_controls.flatten(0, 1).t()
+    after = torch.cat([readings[1], hidden[1]], dim=2)
+    before = torch.cat([torch.cat([readings[0], hidden[0]], dim=1)[:, None], after[:, :-1]], dim=1)
+    both = by_gates @ before.flatten(0, 1)
+    size = readings[0].shape[1]
     return LSTMWeights(
-        by_gates @ before(*readings),
-        by_gates @ before(*hidden),
-        by_controls @ hidden[1].flatten(0, 1),
-        by_controls.sum(1),
+        both[:, :size], both[:, size:], by_controls @ hidden[1].flatten(0, 1), by_controls.sum(1)
     )

@@ -73,7 +73,7 @@ def _say(name: str, folder: str | None) -> None:
     kept = f"once, and kept in {folder}" if folder else "in every process, since there is no place to keep it"
     _log.warning(
         "ndstack: compiling %s for this machine, which takes up to some minutes (%s); "
-        "`ndstack warmup` compiles everything ahead of time",
+        "`ndstack compile` compiles everything ahead of time",
         name,
         kept,
     )

@@ -29,8 +29,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndstack.ops.nondeterministic.cpu.blocks import combine, distribute, dots
-from ndstack.ops.nondeterministic.cpu.forward import find_kept, first_of, lowest_of, pop_weights
+from ndstack.ops.nondeterministic.cpu.blocks import combine, combine_apart, distribute, dots
+from ndstack.ops.nondeterministic.cpu.forward import (
+    find_kept,
+    first_of,
+    lowest_of,
+    pop_weights,
+    scale_pops,
+)
+from ndstack.ops.nondeterministic.cpu.places import moved
 from ndstack.ops.runtime.exponentials import exp_each
 from ndstack.ops.runtime.products import add_constant, copy, fill
 from ndstack.ops.runtime.simd import kernel, kernel_loop, lanes, maker
@@ -55,9 +62,8 @@ class Later(NamedTuple):
         wreplace: [K * K], WR of step t + 1.
         wpop: [K * Q], CP of step t + 1.
         back: [Q * room], B of step t + 1, from k = first(t+1) on, 32 zeros before each row.
-        used: E_b A[r; k, u, y] of all later steps, at used_at[k] + ((y (count_k) + (t - k - 2)) Q
-            + r) Q + u.
-        used_at: [times], the first place of k.
+        used: E_b A[r; k, u, y] of all later steps t, in rows from k = first(t) on, as long as those of
+            `back`; at `use_of` (t, k) + r * room + u * S + y.
         begin, end: the call's steps are begin + 1 .. end.
         older: whether the derivatives by what came before them are wanted.
     """
@@ -66,7 +72,6 @@ class Later(NamedTuple):
     wpop: np.ndarray
     back: np.ndarray
     used: np.ndarray
-    used_at: np.ndarray
     begin: int
     end: int
     older: bool
@@ -79,21 +84,28 @@ def _users(shape, k, end):
     return last - k - 1 if last > k + 1 else 0
 
 
+@kernel
+def use_of(shape, later, t, k):
+    """Where in `later.used` step t has left what it says about k.
+
+    The rows of successive steps are so far apart that this is linear in t for a given k, with a window, too.
+    """
+    K = shape.states * shape.symbols
+    pitch = later.back.shape[0] + (K if shape.band > 0 else 0)
+    return (t - later.begin - 1) * pitch + (k - first_of(shape, t)) * K
+
+
 @maker
 def make_later(shape, begin, end, older, like):
     """A `Later` for a call of steps begin + 1 .. end."""
     Q, S = shape.states, shape.symbols
     K = Q * S
-    used_at = np.zeros(end + 2, np.int64)
-    for k in range(begin + 1, end + 1):
-        used_at[k + 1] = used_at[k] + _users(shape, k, end) * S * Q * Q
     length = (shape.band if shape.band > 0 else end + 1) * K + 128
     return Later(
         np.zeros(K * K),
         np.zeros(K * Q, like.dtype),
         np.zeros(Q * length, like.dtype),
-        np.zeros(used_at[end + 1], like.dtype),
-        used_at,
+        np.empty((end - begin) * (Q * length + K), like.dtype),
         begin,
         end,
         older,
@@ -111,27 +123,26 @@ def gather(shape, adjoint, later, t, work):
     shift = K if shape.band > 0 else 0
     users = _users(shape, t, later.end) if t > later.begin else 0
     tiles = (length + step - 1) // step
-    for y in range(S):
+    room = later.back.shape[0] // Q
+    for tile in range(tiles):
+        work.counts[tile] = K if (tile + 1) * step > shift else 0
+    for b in range(K):
+        work.pos[b] = shape.start[t] + b * shape.stride[t]
+        work.off[b] = shape.start[t + 1] + b * shape.stride[t + 1] - shift
+        for d in range(K):
+            work.weights[b * K + d] = later.wreplace[d * K + b]
+    combine(G, work.off, work.weights, K, K, work.counts, length, G, work.pos)
+    for tile in range(tiles):
+        far = ((tile + 1) * step - 1) // K - 1 if shape.band > 0 else users
+        far = far if far < users else users
+        work.counts[tile] = Q * (far if far > 0 else 0)
+    X, places = G[moved(shape, t) :], work.places
+    first = use_of(shape, later, t + 2, t)
+    for y in range(S if users > 0 else 0):
         for u in range(Q):
             work.pos[u] = shape.start[t] + (u * S + y) * shape.stride[t]
-        for tile in range(tiles):
-            work.counts[tile] = K if (tile + 1) * step > shift else 0
-        for b in range(K):
-            work.off[b] = shape.start[t + 1] + b * shape.stride[t + 1] - shift
-            for u in range(Q):
-                work.weights[b * Q + u] = later.wreplace[(u * S + y) * K + b]
-        combine(G, work.off, work.weights, Q, Q, work.counts, length, G, work.pos)
-        for tile in range(tiles):
-            far = ((tile + 1) * step - 1) // K - 1 if shape.band > 0 else users
-            far = far if far < users else users
-            work.counts[tile] = Q * (far if far > 0 else 0)
-        for j in range(users):
-            place = shape.start[t + 2 + j] - (2 + j) * shift
-            for r in range(Q):
-                work.off[j * Q + r] = place + (r * S + y) * shape.stride[t + 2 + j]
-        uses = later.used[later.used_at[t] + y * users * Q * Q :]
-        combine(G, work.off, uses, Q, Q, work.counts, length, G, work.pos)
-    room = later.back.shape[0] // Q
+        up = places.up[(y * places.size + t + 2) * Q :]
+        combine_apart(X, up, later.used, first + y, room, S, Q, work.counts, length, G, work.pos)
     for tile in range(tiles):
         work.counts[tile] = Q if (tile + 1) * step > shift else 0
     for r in range(Q):
@@ -152,7 +163,7 @@ def scatter(shape, adjoint, later, t, work, room):
     lowest, last = lowest_of(shape, t), later.begin if later.begin < t - 2 else t - 2
     popped, weights, off, lengths = work.popped, work.weights, work.off, work.counts
     for y in range(S):
-        c = 0
+        c = lowest - lowest  # no literal, for which numba would compile the loops again
         for k in range(lowest, last + 1):
             place = shape.start[k] + (low - first_of(shape, k)) * K
             for u in range(Q):
@@ -244,57 +255,36 @@ def _against_previous(shape, past, t, Y, many, res, work):
 
 
 @kernel
-def note_uses(shape, later, t, work, room):
-    """E_b A[r; k, u, y] of step t into `later.used`, for the k of the same call."""
-    Q, S = shape.states, shape.symbols
-    K = Q * S
-    low = first_of(shape, t)
-    used, used_at, popped = later.used, later.used_at, work.popped
-    lowest = lowest_of(shape, t)
-    for k in range(lowest if lowest > later.begin else later.begin + 1, t - 1):
-        users = _users(shape, k, later.end)
-        for y in range(S):
-            at = used_at[k] + (y * users + t - k - 2) * Q * Q
-            for r in range(Q):
-                scale = work.epop[r * S + y]
-                source = r * room + (k - low) * K + y
-                for _ in range(Q):
-                    used[at] = scale * popped[source]
-                    source += S
-                    at += 1
-
-
-@kernel
 def uncovered(shape, past, adjoint, later, t, work):
     """B of step t into `later.back`."""
     Q, S = shape.states, shape.symbols
     K = Q * S
-    low = first_of(shape, t)
-    lowest = lowest_of(shape, t)
-    base = lowest - lowest % 4
-    groups = (t - 1 - base + 3) // 4 if t - 1 > lowest else 0
+    low, lowest = first_of(shape, t), lowest_of(shape, t)
+    count = t - 1 - lowest if t - 1 > lowest else 0
+    groups = (count + 3) // 4
     wide = later.back.shape[0] // Q
-    back, products, off = later.back, work.products, work.off
-    start, stride = shape.start, shape.stride
-    fill(back, 0, back.size, 0)
+    places, X = work.places, past.chart[moved(shape, t) :]
+    fill(later.back, 0, later.back.size, 0)
     for g in range(groups):
-        last = base + 4 * g + 3
+        last = lowest + 4 * g + 3
         work.counts[g] = ((last if last < t - 2 else t - 2) - low) * K
     for y in range(S):
         for r in range(Q):
-            work.pos[r] = start[t] + (r * S + y) * stride[t]
+            work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
         for u in range(Q):
             b = u * S + y
-            for c in range(4 * groups):
-                k = base + c
-                off[c] = start[k] + (low - first_of(shape, k)) * K + b * stride[k]
-            dots(past.chart, off, work.counts, groups, adjoint.chart, work.pos, Q, products)
+            each = places.each[b * places.size + lowest :]
+            dots(X, each, work.counts, groups, adjoint.chart, work.pos, Q, work.products)
             for r in range(Q):
-                scale = work.epop[r * S + y]
                 target = r * wide + 32 + (lowest - low) * K + b
-                for k in range(lowest - base, t - 1 - base):
-                    back[target] = scale * products[4 * ((k >> 2) * Q + r) + (k & 3)]
-                    target += K
+                _put_sums(work.products, Q, r, count, work.epop[r * S + y], later.back, target, K)
+
+
+@kernel_loop
+def _put_sums(products, many, r, count, scale, out, place, step):
+    """out[place + k * step] = scale * sum k of r, for k < count; of the sums that `dots` has left."""
+    for k in range(count):
+        out[place + k * step] = scale * products[4 * ((k >> 2) * many + r) + (k & 3)]
 
 
 @kernel
@@ -322,9 +312,10 @@ def backward_step(
     for j in range(K * K):
         dreplace[j] *= work.wreplace[j]
     uncovered(shape, past, adjoint, later, t, work)
-    note_uses(shape, later, t, work, room)
+    low, wide = first_of(shape, t), later.back.shape[0] // Q
+    scale_pops(shape, work, room, (t - 1 - low) * K, later.used, use_of(shape, later, t, low), wide)
     for r in range(Q):
-        work.pos[r] = r * (later.back.shape[0] // Q) + 32
+        work.pos[r] = r * wide + 32
     _against_previous(shape, past, t, later.back, Q, dpop, work)
     for j in range(K * Q):
         dpop[j] *= work.wpop[j]

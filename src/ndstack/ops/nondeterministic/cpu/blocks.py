@@ -38,18 +38,25 @@ def combine(X, off, W, wide, many, counts, length, out, pos):
 
     For r < many and j < length, rounded up to whole steps of two vectors.
     """
+    zero = wide - wide  # no literal; numba would compile the loops again for each
+    combine_apart(X, off, W, zero, zero + wide, zero + 1, zero + many, counts, length, out, pos)
+
+
+@kernel
+def combine_apart(X, off, W, first, wide, apart, many, counts, length, out, pos):
+    """As `combine`, with the weights W[first + c * wide + r * apart]."""
     tiles = (length + 2 * lanes(X) - 1) // (2 * lanes(X))
     three = by_three(many)
     for r in range(0, three, 3):
-        combine3(X, off, W, wide, r, counts, tiles, out, pos)
+        combine3(X, off, W, first + r * apart, wide, apart, r, counts, tiles, out, pos)
     for r in range(three, many - 1, 2):
-        combine2(X, off, W, wide, r, counts, tiles, out, pos)
+        combine2(X, off, W, first + r * apart, wide, apart, r, counts, tiles, out, pos)
     if many - three == 1:
-        _combine1(X, off, W, wide, three, counts, tiles, out, pos)
+        _combine1(X, off, W, first + three * apart, wide, three, counts, tiles, out, pos)
 
 
 @kernel_loop
-def _wide_combine3(X, off, W, wide, r, counts, tiles, out, pos):
+def _wide_combine3(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
     width = lanes(X)
     for tile in range(tiles):
         j = 2 * width * tile
@@ -58,8 +65,8 @@ def _wide_combine3(X, off, W, wide, r, counts, tiles, out, pos):
         a1, b1 = load(out, p1), load(out, p1 + width)
         a2, b2 = load(out, p2), load(out, p2 + width)
         for c in range(counts[tile]):
-            x, y, i = load(X, off[c] + j), load(X, off[c] + j + width), c * wide + r
-            w0, w1, w2 = spread(W, i), spread(W, i + 1), spread(W, i + 2)
+            x, y, i = load(X, off[c] + j), load(X, off[c] + j + width), first + c * wide
+            w0, w1, w2 = spread(W, i), spread(W, i + apart), spread(W, i + 2 * apart)
             a0, b0 = fma(w0, x, a0), fma(w0, y, b0)
             a1, b1 = fma(w1, x, a1), fma(w1, y, b1)
             a2, b2 = fma(w2, x, a2), fma(w2, y, b2)
@@ -72,37 +79,59 @@ def _wide_combine3(X, off, W, wide, r, counts, tiles, out, pos):
 
 
 @kernel_loop
-def _wide_combine2(X, off, W, wide, r, counts, tiles, out, pos):
+def _wide_combine2(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
     width = lanes(X)
-    for tile in range(tiles):
-        j, count = 2 * width * tile, counts[tile]
+    for tile in range(0, tiles - 1, 2):
+        j, both = 2 * width * tile, counts[tile] if counts[tile] < counts[tile + 1] else counts[tile + 1]
         p0, p1 = pos[r] + j, pos[r + 1] + j
         a0, b0 = load(out, p0), load(out, p0 + width)
         a1, b1 = load(out, p1), load(out, p1 + width)
-        e0 = f0 = e1 = f1 = zeros(X)
-        for c in range(0, count - 1, 2):
-            x, y, i = load(X, off[c] + j), load(X, off[c] + j + width), c * wide + r
-            w0, w1 = spread(W, i), spread(W, i + 1)
+        c0, d0 = load(out, p0 + 2 * width), load(out, p0 + 3 * width)
+        c1, d1 = load(out, p1 + 2 * width), load(out, p1 + 3 * width)
+        for c in range(both):
+            at, i = off[c] + j, first + c * wide
+            w0, w1, x, y = spread(W, i), spread(W, i + apart), load(X, at), load(X, at + width)
             a0, b0 = fma(w0, x, a0), fma(w0, y, b0)
             a1, b1 = fma(w1, x, a1), fma(w1, y, b1)
-            x, y, i = load(X, off[c + 1] + j), load(X, off[c + 1] + j + width), i + wide
-            w0, w1 = spread(W, i), spread(W, i + 1)
-            e0, f0 = fma(w0, x, e0), fma(w0, y, f0)
-            e1, f1 = fma(w1, x, e1), fma(w1, y, f1)
-        if count % 2 == 1:
-            c = count - 1
-            x, y, i = load(X, off[c] + j), load(X, off[c] + j + width), c * wide + r
-            w0, w1 = spread(W, i), spread(W, i + 1)
+            x, y = load(X, at + 2 * width), load(X, at + 3 * width)
+            c0, d0 = fma(w0, x, c0), fma(w0, y, d0)
+            c1, d1 = fma(w1, x, c1), fma(w1, y, d1)
+        for c in range(both, counts[tile]):
+            at, i = off[c] + j, first + c * wide
+            w0, w1, x, y = spread(W, i), spread(W, i + apart), load(X, at), load(X, at + width)
             a0, b0 = fma(w0, x, a0), fma(w0, y, b0)
             a1, b1 = fma(w1, x, a1), fma(w1, y, b1)
-        store(out, p0, plus(a0, e0))
-        store(out, p0 + width, plus(b0, f0))
-        store(out, p1, plus(a1, e1))
-        store(out, p1 + width, plus(b1, f1))
+        for c in range(both, counts[tile + 1]):
+            at, i = off[c] + j + 2 * width, first + c * wide
+            w0, w1, x, y = spread(W, i), spread(W, i + apart), load(X, at), load(X, at + width)
+            c0, d0 = fma(w0, x, c0), fma(w0, y, d0)
+            c1, d1 = fma(w1, x, c1), fma(w1, y, d1)
+        store(out, p0, a0)
+        store(out, p0 + width, b0)
+        store(out, p1, a1)
+        store(out, p1 + width, b1)
+        store(out, p0 + 2 * width, c0)
+        store(out, p0 + 3 * width, d0)
+        store(out, p1 + 2 * width, c1)
+        store(out, p1 + 3 * width, d1)
+    for tile in range(tiles - tiles % 2, tiles):
+        j = 2 * width * tile
+        p0, p1 = pos[r] + j, pos[r + 1] + j
+        a0, b0 = load(out, p0), load(out, p0 + width)
+        a1, b1 = load(out, p1), load(out, p1 + width)
+        for c in range(counts[tile]):
+            at, i = off[c] + j, first + c * wide
+            w0, w1, x, y = spread(W, i), spread(W, i + apart), load(X, at), load(X, at + width)
+            a0, b0 = fma(w0, x, a0), fma(w0, y, b0)
+            a1, b1 = fma(w1, x, a1), fma(w1, y, b1)
+        store(out, p0, a0)
+        store(out, p0 + width, b0)
+        store(out, p1, a1)
+        store(out, p1 + width, b1)
 
 
 @kernel_loop
-def _combine1(X, off, W, wide, r, counts, tiles, out, pos):
+def _combine1(X, off, W, first, wide, r, counts, tiles, out, pos):
     width = lanes(X)
     for tile in range(tiles):
         j, count = 2 * width * tile, counts[tile]
@@ -110,14 +139,14 @@ def _combine1(X, off, W, wide, r, counts, tiles, out, pos):
         a0, b0 = load(out, p0), load(out, p0 + width)
         e0 = f0 = zeros(X)
         for c in range(0, count - 1, 2):
-            x, y, w0 = load(X, off[c] + j), load(X, off[c] + j + width), spread(W, c * wide + r)
+            x, y, w0 = load(X, off[c] + j), load(X, off[c] + j + width), spread(W, first + c * wide)
             a0, b0 = fma(w0, x, a0), fma(w0, y, b0)
             x, y = load(X, off[c + 1] + j), load(X, off[c + 1] + j + width)
-            w0 = spread(W, (c + 1) * wide + r)
+            w0 = spread(W, first + (c + 1) * wide)
             e0, f0 = fma(w0, x, e0), fma(w0, y, f0)
         if count % 2 == 1:
             c = count - 1
-            x, y, w0 = load(X, off[c] + j), load(X, off[c] + j + width), spread(W, c * wide + r)
+            x, y, w0 = load(X, off[c] + j), load(X, off[c] + j + width), spread(W, first + c * wide)
             a0, b0 = fma(w0, x, a0), fma(w0, y, b0)
         store(out, p0, plus(a0, e0))
         store(out, p0 + width, plus(b0, f0))

@@ -55,12 +55,8 @@ class BackwardPass:
     def begin_at(self, end: int) -> None:
         """Make room for what the steps from `end` down will compute (see `backward.Later`)."""
         chain, at = self.chain, self.chain.store.layout
-        users = np.zeros(end + 2, np.int64)
-        last = np.arange(end + 1) + at.band - 1 if at.band else np.full(end + 1, end)
-        count = np.minimum(last, end) - np.arange(end + 1) - 1
-        count[: chain.begin + 1] = 0
-        users[1:] = np.cumsum(np.maximum(count, 0)) * at.symbols * at.states**2
-        back, used = at.states * ((at.band or end + 1) * at.kinds + 128), int(users[-1])
+        back = at.states * ((at.band or end + 1) * at.kinds + 128)
+        used = (end - chain.begin) * (back + at.kinds)
         wide = zeros(torch.float64, chain.batch, at.kinds**2)
         sizes = (at.kinds * at.states, back, used)
         rooms = [zeros(chain.dtype, chain.batch, size) for size in sizes]
@@ -80,10 +76,9 @@ class BackwardPass:
             wpop=wpop,
             back=back_at,
             used=used_room,
-            used_at=of_table(users),
             invalid=of_table(self.invalid),
         )
-        self._kept = as_array(table), wide, rooms, users
+        self._kept = as_array(table), wide, rooms
         self.at = of_table(self._kept[0])
 
     def add(self, time: int, columns: Tensor | None, alpha: Tensor | None) -> None:

@@ -26,7 +26,7 @@ and WR[d, b] = e^{lr_d + replace[d, b] - la_b}. In the code:
     la   log_total[t]       WU   wpush        WR   wreplace   E   epop
 
 The pop rule is four functions: `pop_weights` computes A, `find_kept` the mass that it uncovers,
-`uncovered_weights` the products E_b A, and `columns` the sum over k and u, which takes nearly all the time.
+`scale_pops` the products E_b A, and `columns` the sum over k and u, which takes nearly all the time.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndstack.ops.nondeterministic.cpu.blocks import combine
+from ndstack.ops.nondeterministic.cpu.blocks import combine, combine_apart
 from ndstack.ops.nondeterministic.cpu.lost_mass import find_floors, largest, log_sum, lost_mass, nothing_lost
+from ndstack.ops.nondeterministic.cpu.places import Places, make_places, moved
 from ndstack.ops.runtime.exponentials import exp_each
-from ndstack.ops.runtime.products import fill
+from ndstack.ops.runtime.products import add_to_pattern, fill, multiply_pattern
 from ndstack.ops.runtime.simd import kernel, lanes, maker
 
 
@@ -94,6 +95,9 @@ class Work(NamedTuple):
     terms: np.ndarray  # [3 * K]
     shares: np.ndarray  # [A], the weights of all actions
     popped: np.ndarray  # [Q * length], A
+    uncovering: np.ndarray  # [Q * length], E A
+    pattern: np.ndarray  # [16 * S], numbers for each y, again and again
+    places: Places
     cell: np.ndarray  # one vector
     off: np.ndarray
     weights: np.ndarray
@@ -126,6 +130,9 @@ def make_work(shape, times, like):
         np.zeros(3 * K),
         np.zeros(K * (2 * K + Q)),
         np.zeros(Q * length, like.dtype),
+        np.zeros(Q * length, like.dtype),
+        np.zeros(16 * S),
+        make_places(shape, times),
         np.zeros(lanes(like), like.dtype),
         np.zeros(streams, np.int64),
         np.zeros(streams * K, like.dtype),
@@ -152,29 +159,27 @@ def find_kept(shape, past, t, work, room):
     """kept_{t-1}[d], and the mass that a pop into state r uncovers: sum_{k, u} A kept_k."""
     Q, S = shape.states, shape.symbols
     K = Q * S
-    low = first_of(shape, t)
-    band = shape.band
-    popped, mass, uncovered, sums = work.popped, past.mass, work.uncovered, work.sums
+    low, band = first_of(shape, t), shape.band
     for d in range(K):
         if band > 0:
-            work.kept[d] = mass[t - 1, 1, d]
+            work.kept[d] = past.mass[t - 1, 1, d]
         else:
             work.kept[d] = 1.0 if t > 1 or shape.fix else 0.0
     lowest = lowest_of(shape, t) if band > 0 or shape.fix else 1
     for r in range(Q):
-        fill(sums, 0, K, 0.0)
-        for k in range(lowest, t - 1):
-            at = r * room + (k - low) * K
-            if band > 0:
-                for c in range(K):
-                    sums[c] += popped[at + c] * mass[k, low - (k - band), c]
-            else:
-                for c in range(K):
-                    sums[c] += popped[at + c]
+        fill(work.pattern, 0, work.pattern.size, 0.0)
+        if band > 0:
+            for k in range(lowest, t - 1):
+                at, mass = r * room + (k - low) * K, past.mass[k, low - (k - band)]
+                for u in range(0, K, S):
+                    for y in range(S):
+                        work.pattern[y] += work.popped[at + u + y] * mass[u + y]
+        else:
+            add_to_pattern(work.popped, r * room + (lowest - low) * K, (t - 1 - lowest) * K, work.pattern)
         for y in range(S):
-            uncovered[r * S + y] = 0.0
-            for u in range(Q):
-                uncovered[r * S + y] += sums[u * S + y]
+            work.uncovered[r * S + y] = 0.0
+            for j in range(y, work.pattern.size, S):
+                work.uncovered[r * S + y] += work.pattern[j]
 
 
 @kernel
@@ -253,28 +258,14 @@ def totals(shape, past, t, push, replace, work):
 
 
 @kernel
-def uncovered_weights(shape, t, y, work, room):
-    """Streams K, K+1, ... of `combine`: the columns (k, (u, y)), k from t-2 down, with E_b A."""
-    Q, S = shape.states, shape.symbols
-    K = Q * S
-    low = first_of(shape, t)
-    lowest = lowest_of(shape, t)
-    popped, weights, off = work.popped, work.weights, work.off
-    start, stride = shape.start, shape.stride
-    for u in range(Q):
-        b = u * S + y
-        c = K + u
-        for k in range(t - 2, lowest - 1, -1):
-            off[c] = start[k] + (low - first_of(shape, k)) * K + b * stride[k]
-            c += Q
-        for r in range(Q):
-            scale = work.epop[r * S + y]
-            source = r * room + (t - 2 - low) * K + b
-            target = (K + u) * Q + r
-            for _ in range(t - 1 - lowest):
-                weights[target] = scale * popped[source]
-                source -= K
-                target += Q * Q
+def scale_pops(shape, work, room, length, out, first, apart):
+    """out[first + r * apart + (k, u, y)] = E_b A[r; k, u, y]."""
+    S = shape.symbols
+    for r in range(shape.states):
+        for j in range(0, work.pattern.size, S):
+            for y in range(S):
+                work.pattern[j + y] = work.epop[r * S + y]
+        multiply_pattern(work.popped, r * room, length, work.pattern, out, first + r * apart)
 
 
 @kernel
@@ -290,25 +281,31 @@ def columns(shape, past, t, work, room):
     """P_t, the cubic part."""
     Q, S = shape.states, shape.symbols
     K = Q * S
-    P = past.chart
-    low = first_of(shape, t)
-    lowest = lowest_of(shape, t)
+    P, places = past.chart, work.places
+    low, lowest = first_of(shape, t), lowest_of(shape, t)
     length = (t - 1 - low) * K
     clear(shape, past, t)
+    for b in range(K):
+        work.off[b] = shape.start[t - 1] + b * shape.stride[t - 1] + (low - first_of(shape, t - 1)) * K
+        work.pos[b] = shape.start[t] + b * shape.stride[t]
+    for j in range(K * K):
+        work.weights[j] = work.wreplace[j]
     step = 2 * lanes(P)
+    fill(work.counts, 0, (length + step - 1) // step, K)
+    combine(P, work.off, work.weights, K, K, work.counts, length, P, work.pos)
+    scale_pops(shape, work, room, length, work.uncovering, length - length, room)
     for tile in range((length + step - 1) // step):
         own = low + tile * step // K + 1
         known = t - 1 - (own if own > lowest else lowest)
-        work.counts[tile] = K + Q * (known if known > 0 else 0)
+        work.counts[tile] = Q * (known if known > 0 else 0)
+    X = P[moved(shape, t) :]
     for y in range(S):
-        for d in range(K):
-            work.off[d] = shape.start[t - 1] + d * shape.stride[t - 1] + (low - first_of(shape, t - 1)) * K
-            for r in range(Q):
-                work.weights[d * Q + r] = work.wreplace[d * K + r * S + y]
-        uncovered_weights(shape, t, y, work, room)
         for r in range(Q):
             work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
-        combine(P, work.off, work.weights, Q, Q, work.counts, length, P, work.pos)
+        down = places.down[((y + 1) * places.size + 1 - t) * Q :]  # k from t-2 down
+        combine_apart(
+            X, down, work.uncovering, length - S + y, -S, room, Q, work.counts, length, P, work.pos
+        )  # fmt: skip
     for b in range(K):
         place = shape.start[t] + b * shape.stride[t] + length
         for a in range(K):

@@ -22,7 +22,7 @@ def is_narrow() -> bool:
 
 
 @kernel_loop
-def combine3(X, off, W, wide, r, counts, tiles, out, pos):
+def combine3(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
     """As `blocks` says, for three results."""
     width = lanes(X)
     for half in range(2 * tiles):
@@ -31,26 +31,26 @@ def combine3(X, off, W, wide, r, counts, tiles, out, pos):
         a0, a1, a2 = load(out, p0), load(out, p1), load(out, p2)
         b0 = b1 = b2 = zeros(X)
         for c in range(0, count - 1, 2):
-            x, i = load(X, off[c] + j), c * wide + r
+            x, i = load(X, off[c] + j), first + c * wide
             a0 = fma(spread(W, i), x, a0)
-            a1 = fma(spread(W, i + 1), x, a1)
-            a2 = fma(spread(W, i + 2), x, a2)
+            a1 = fma(spread(W, i + apart), x, a1)
+            a2 = fma(spread(W, i + 2 * apart), x, a2)
             x, i = load(X, off[c + 1] + j), i + wide
             b0 = fma(spread(W, i), x, b0)
-            b1 = fma(spread(W, i + 1), x, b1)
-            b2 = fma(spread(W, i + 2), x, b2)
+            b1 = fma(spread(W, i + apart), x, b1)
+            b2 = fma(spread(W, i + 2 * apart), x, b2)
         if count % 2 == 1:
-            x, i = load(X, off[count - 1] + j), (count - 1) * wide + r
+            x, i = load(X, off[count - 1] + j), first + (count - 1) * wide
             a0 = fma(spread(W, i), x, a0)
-            a1 = fma(spread(W, i + 1), x, a1)
-            a2 = fma(spread(W, i + 2), x, a2)
+            a1 = fma(spread(W, i + apart), x, a1)
+            a2 = fma(spread(W, i + 2 * apart), x, a2)
         store(out, p0, plus(a0, b0))
         store(out, p1, plus(a1, b1))
         store(out, p2, plus(a2, b2))
 
 
 @kernel_loop
-def combine2(X, off, W, wide, r, counts, tiles, out, pos):
+def combine2(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
     """As `blocks` says, for two results."""
     width = lanes(X)
     for half in range(2 * tiles):
@@ -59,13 +59,13 @@ def combine2(X, off, W, wide, r, counts, tiles, out, pos):
         a0, a1 = load(out, p0), load(out, p1)
         b0 = b1 = zeros(X)
         for c in range(0, count - 1, 2):
-            x, i = load(X, off[c] + j), c * wide + r
-            a0, a1 = fma(spread(W, i), x, a0), fma(spread(W, i + 1), x, a1)
+            x, i = load(X, off[c] + j), first + c * wide
+            a0, a1 = fma(spread(W, i), x, a0), fma(spread(W, i + apart), x, a1)
             x, i = load(X, off[c + 1] + j), i + wide
-            b0, b1 = fma(spread(W, i), x, b0), fma(spread(W, i + 1), x, b1)
+            b0, b1 = fma(spread(W, i), x, b0), fma(spread(W, i + apart), x, b1)
         if count % 2 == 1:
-            x, i = load(X, off[count - 1] + j), (count - 1) * wide + r
-            a0, a1 = fma(spread(W, i), x, a0), fma(spread(W, i + 1), x, a1)
+            x, i = load(X, off[count - 1] + j), first + (count - 1) * wide
+            a0, a1 = fma(spread(W, i), x, a0), fma(spread(W, i + apart), x, a1)
         store(out, p0, plus(a0, b0))
         store(out, p1, plus(a1, b1))
 

@@ -110,7 +110,6 @@ def later_at(at, b, shape, kind):
         numbers(table[ADJOINT.wpop] + b * K * Q * wide, K * Q, kind),
         numbers(table[ADJOINT.back] + b * back * wide, back, kind),
         numbers(table[ADJOINT.used] + b * used * wide, used, kind),
-        numbers(table[ADJOINT.used_at], table[ADJOINT.end] + 2, INTEGER),
         table[ADJOINT.begin],
         table[ADJOINT.end],
         table[ADJOINT.older] != 0,

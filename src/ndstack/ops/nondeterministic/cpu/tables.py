@@ -46,7 +46,6 @@ class AdjointTable(NamedTuple):
     wpop: int
     back: int
     used: int
-    used_at: int
     invalid: int
 
 

@@ -1,0 +1,175 @@
+"""What networks carry after strings of different lengths: each its own state, at the end of its own string.
+
+The charts and caches of a batch have one length in common, so the strings are grouped by length, and every
+group has an ordinary state. Groups are computed when somebody asks for them: whoever needs the outputs alone,
+or the last hidden states of a recurrent network, does not pay for them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+from ndstack.errors import NdstackError
+from ndstack.nn.networks.state import NetworkState
+
+Places = tuple[int, ...]
+"""Places of strings in a batch."""
+
+
+class Reads(Protocol):
+    """A network, or something else that reads a batch of strings from a state."""
+
+    def __call__(
+        self, x: Tensor, state: NetworkState | None, lengths: list[int] | None, /
+    ) -> tuple[Tensor, NetworkState]:
+        """Return outputs and the new state."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RaggedState(NetworkState):
+    """Networks after strings of different lengths; a network continues from it as from any other state.
+
+    `state.of(3)` is the ordinary state of the string in place 3 of the batch.
+    """
+
+    groups: tuple[NetworkState, ...]
+    """The states of strings of one length, for each length."""
+
+    places: tuple[Places, ...]
+    """Which strings of the batch belong to each group."""
+
+    hidden: tuple[Tensor, ...]
+    """Of a recurrent network: h_t of each layer at the end of each string, [B, H]; otherwise empty."""
+
+    @classmethod
+    def later(
+        cls,
+        lengths: Sequence[int],
+        make: Callable[[list[int], int], NetworkState],
+        network: torch.nn.Module,
+        hidden: tuple[Tensor, ...] | None = None,
+    ) -> Self:
+        """Return a state whose groups are made when they are needed, while the network is still the same.
+
+        Args:
+            lengths: of the strings.
+            make: gives the state of some places of the batch after so many steps.
+            network: what `make` computes with.
+            hidden: the attribute, if it is known before the groups are.
+        """
+        by_length: dict[int, list[int]] = {}
+        for place, length in enumerate(lengths):
+            by_length.setdefault(length, []).append(place)
+        state, versions, derivatives = cls.__new__(cls), _versions(network), torch.is_grad_enabled()
+
+        def groups() -> tuple[NetworkState, ...]:
+            if _versions(network) != versions:
+                raise NdstackError(
+                    "the network has changed since it read these strings; use the state, or state.detach(), "
+                    "before the optimizer's step"
+                )
+            with torch.set_grad_enabled(derivatives):
+                return tuple(make(rows, length) for length, rows in by_length.items())
+
+        vars(state).update(places=tuple(map(tuple, by_length.values())), _make=groups)
+        if hidden is not None:
+            vars(state)["hidden"] = hidden
+        return state
+
+    def __getattr__(self, name: str) -> object:
+        if name == "groups" and "_make" in vars(self):
+            vars(self)["groups"] = vars(self).pop("_make")()
+        elif name == "hidden" and "places" in vars(self):
+            vars(self)["hidden"] = _gathered("hidden", self.groups, self.places)
+        else:
+            raise AttributeError(name)
+        return vars(self)[name]
+
+    def __getstate__(self) -> dict[str, object]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    @property
+    def batch_size(self) -> int:
+        """The number of strings."""
+        return sum(map(len, self.places))
+
+    @property
+    def cells(self) -> tuple[Tensor, ...]:
+        """c_t of each layer of an LSTM at the end of each string, [B, H]; empty for other networks."""
+        return _gathered("cells", self.groups, self.places)
+
+    def of(self, place: int) -> NetworkState:
+        """Return the ordinary state of the string in this place of the batch, a batch of one."""
+        for rows, group in zip(self.places, self.groups, strict=True):
+            if place in rows:
+                return group.select([rows.index(place)])
+        raise NdstackError(f"there is no string {place} in a batch of {self.batch_size}")
+
+    def select(self, rows: Tensor | slice | Sequence[int]) -> Self:
+        """Return what is at the given places of the batch, repeats allowed, in the order given."""
+        index = rows if isinstance(rows, Tensor | slice) else torch.tensor(list(rows), dtype=torch.long)
+        device = index.device if isinstance(index, Tensor) else None
+        chosen = torch.arange(self.batch_size, device=device)[index].tolist()
+        groups, places = [], []
+        for held, group in zip(self.places, self.groups, strict=True):
+            kept = [new for new, old in enumerate(chosen) if old in held]
+            if kept:
+                groups.append(group.select([held.index(chosen[new]) for new in kept]))
+                places.append(tuple(kept))
+        hidden = tuple(layer[index] for layer in self.hidden)
+        return dataclasses.replace(self, groups=tuple(groups), places=tuple(places), hidden=hidden)
+
+    def _map(self, change: Callable[[Tensor], Tensor], *, spared: bool = False) -> Self:
+        groups = tuple(group._map(change, spared=spared) for group in self.groups)
+        return dataclasses.replace(self, groups=groups, hidden=tuple(map(change, self.hidden)))
+
+
+def _versions(network: torch.nn.Module) -> list[int]:
+    """Return how often each parameter has been changed."""
+    return [0 if one.is_inference() else one._version for one in network.parameters()]
+
+
+def in_order(parts: list[Tensor], places: Sequence[Sequence[int]]) -> Tensor:
+    """Return the rows of all parts as one batch; `places` says which rows of it each part has."""
+    order = torch.tensor([place for rows in places for place in rows], dtype=torch.long).argsort()
+    return torch.cat(parts)[order.to(parts[0].device)]
+
+
+def read_groups(
+    read: Reads, x: Tensor, state: RaggedState, lengths: list[int] | None
+) -> tuple[Tensor, RaggedState]:
+    """Continue the strings of a ragged batch, group by group.
+
+    Args:
+        read: what continues strings that have an ordinary state.
+        x: [B, n, size].
+        state: after what they have read so far.
+        lengths: of what is read now, if not all of it counts.
+    """
+    if x.shape[0] != state.batch_size:
+        raise NdstackError(
+            f"input of shape {list(x.shape)} given, expected a batch of {state.batch_size}, that of the state"
+        )
+    outputs: list[Tensor] = []
+    groups: list[NetworkState] = []
+    places: list[Places] = []
+    for rows, group in zip(state.places, state.groups, strict=True):
+        own = None if lengths is None else [lengths[row] for row in rows]
+        output, new = read(x[list(rows)], group, own)
+        outputs.append(output)
+        inner = new if isinstance(new, RaggedState) else None
+        groups += [new] if inner is None else inner.groups
+        places += [rows] if inner is None else [tuple(rows[one] for one in some) for some in inner.places]
+    hidden = _gathered("hidden", groups, places)
+    return in_order(outputs, state.places), RaggedState(tuple(groups), tuple(places), hidden)
+
+
+def _gathered(name: str, groups: Sequence[NetworkState], places: Sequence[Places]) -> tuple[Tensor, ...]:
+    """Return what all groups have of this name, [B, H] for each layer; empty if they have nothing."""
+    each = [getattr(group, name, ()) for group in groups]
+    return tuple(in_order(list(layer), places) for layer in zip(*each, strict=True))
