@@ -57,21 +57,25 @@ def advance(
     """
     at, steps, dtype = store.automaton, actions.shape[1], actions.dtype
     given = inward(actions.to(store.columns.dtype), at.states, at.symbols)
-    trusted = torch.ones(len(actions), dtype=torch.bool, device=actions.device)
-    borders = []
+    borders: list[int] = []
+    fresh: list[Tensor] = []
+    whole: list[Tensor] = []
     with devices.full_float32(actions.device):
         for begin, weights, inner in forward.prepare(store, start, given, forward.BLOCK, kernels):
             block = forward.run_block(store, begin, weights, inner, kernels)
-            own = given.steps(begin - start, begin - start + weights.push.shape[1])
-            lost, fine = lost_mass.advance(store, begin, own, block, lost, setting.strict)
-            trusted &= fine
+            for found, part in zip((fresh, whole), lost_mass.inspect(store, begin, block), strict=True):
+                found.append(part)
             borders.append(begin)
+        lost, fine = lost_mass.bound(
+            store, start, given, lost, torch.cat(fresh, 1)[..., None], setting.strict
+        )
+    trusted = fine & torch.stack(whole).all(0)
     end = start + steps
     shown = store.log_alpha[:, start + 1 : end + 1].exp().to(dtype)
     attention = actions.new_zeros(0)
     if setting.attend:
-        found = _attention(store, start, end).to(dtype)
-        attention = symbol_first(found.mT, at.symbols, at.states, 1).mT.contiguous()
+        shares = _attention(store, start, end).to(dtype)
+        attention = symbol_first(shares.mT, at.symbols, at.states, 1).mT.contiguous()
     reading = symbol_first(shown, at.symbols, at.states, 1)
     return Done(reading, attention, lost, trusted, [*borders, end])
 
