@@ -5,9 +5,11 @@ A module here is a group of commands. Heavy imports are inside the commands, so 
 | module | commands |
 |---|---|
 | `languages` | languages, sample, probability, dataset |
+| `transductions` | transductions |
 | `automata` | recognize, automaton, grammar |
 | `trees` | trees |
 | `training`, `runs` | train; evaluate, generate, show, compare |
+| `hugging_face` | hf export, hf import |
 | `analysis` | parse, draw, explore |
 | `experiments` | reproduce, sweep, report, gather, claims, zoo |
 | `text`, `text_scores` | text prepare, train, ...; text surprisal, sg, ... |
@@ -19,11 +21,13 @@ from ndstack.cli import (  # noqa: F401 - an imported module registers its comma
     automata,
     demonstration,
     experiments,
+    hugging_face,
     languages,
     runs,
     text,
     text_scores,
     training,
+    transductions,
     trees,
 )
 from ndstack.cli.app import app, main

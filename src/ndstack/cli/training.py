@@ -77,6 +77,7 @@ class FormalOptions:
     "ndstack train dyck --model lstm --out runs/short --lengths 10:20 --set options.hidden=40",
     "ndstack train dyck --model lstm --out runs/long --start-from runs/short --set options.hidden=40",
     "ndstack train unmarked-reversal --model rns-2-3 --out runs/staged --stages 4:20@60,8:40@25,40:80",
+    "ndstack train dyck --task recognize --model sup-10 --out runs/recognizer",
     "ndstack train --config my.toml --out runs/mine",
 )
 @unfold
@@ -90,7 +91,12 @@ def train(
     given: Annotated[
         Table,
         Flags(
-            "training.learning_rate", "training.max_epochs", "training.eos", "training.snapshots", *MACHINE
+            "task",
+            "training.learning_rate",
+            "training.max_epochs",
+            "training.eos",
+            "training.snapshots",
+            *MACHINE,
         ),
     ],
     options: TrainOptions,
@@ -140,6 +146,8 @@ def _print_result(folder: Path, config: "RunConfig", result: "Result", as_json: 
         return
     best = result.best
     numbers = f"cross-entropy {best['cross_entropy']:.4f}"
+    if "accuracy" in best:
+        numbers = f"accuracy {best['accuracy']:.4f} ({numbers})"
     if "difference" in best:
         numbers = f"{best['difference']:.4f} nats above the lower bound ({numbers})"
     print(

@@ -66,7 +66,16 @@ Order = Literal["listed", "shuffled"]
 experiment's seed for every group. In both cases, a restart covers the whole grid before the next one."""
 Statistic = Literal["mean", "deviation", "best"]
 Kind = Literal[
-    "curves", "capacity", "times", "perplexity", "circuits", "scatter", "evolution", "pca", "heatmaps"
+    "curves",
+    "accuracy",
+    "capacity",
+    "times",
+    "perplexity",
+    "circuits",
+    "scatter",
+    "evolution",
+    "pca",
+    "heatmaps",
 ]
 Printed = float | int | str | None
 PAPER = "paper"

@@ -137,7 +137,7 @@ def measures_of(experiment: Experiment) -> tuple[Measure, ...]:
     """Return what has to be measured for the outputs of an experiment."""
     if experiment.text:
         return ("text",)
-    return ("test",) if any(output.kind == "curves" for output in experiment.outputs) else ()
+    return ("test",) if any(output.kind in ("curves", "accuracy") for output in experiment.outputs) else ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,12 +8,14 @@ from pydantic import ValidationError, model_validator
 
 from ndstack.errors import TrainingError, first_problem
 from ndstack.settings.base import Folder, Seed, Settings
-from ndstack.settings.data import CorpusConfig, DataConfig
+from ndstack.settings.data import CorpusConfig, DataConfig, RecognitionConfig
 from ndstack.settings.document import find_table
 from ndstack.settings.model import ModelOptions
 from ndstack.settings.reading import Values, merge
 from ndstack.settings.recipes import take_recipe
 from ndstack.settings.training import TrainingConfig
+
+TaskName = Literal["model", "recognize"]
 
 
 class RunConfig(Settings):
@@ -21,6 +23,8 @@ class RunConfig(Settings):
 
     format: Literal["ndstack run 1"] = "ndstack run 1"
     """The format of this table."""
+    task: TaskName = "model"
+    """What is learned: "model" for the probabilities of strings, "recognize" for membership in a language."""
     language: str
     """The name of a formal language or of a registered task; for a run on text, only a label."""
     grammar: str | None = None
@@ -35,6 +39,8 @@ class RunConfig(Settings):
     """The checksum of the file with these parameters, filled in when a run starts."""
     data: DataConfig = DataConfig()
     """The strings of a formal language."""
+    recognition: RecognitionConfig = RecognitionConfig()
+    """The task "recognize"."""
     corpus: CorpusConfig | None = None
     """The text of a run on text."""
     options: ModelOptions = ModelOptions()
@@ -46,6 +52,8 @@ class RunConfig(Settings):
     def _check_stages(self) -> Self:
         if self.training.stages and self.corpus is not None:
             raise ValueError("training.stages given for a run on text, expected for formal languages only")
+        if self.corpus is not None and self.task != "model":
+            raise ValueError(f"task {self.task} given for a run on text, expected model")
         return self
 
     @classmethod

@@ -10,6 +10,7 @@ from ndstack.grammars.graphs import grouped
 from ndstack.languages import Dataset
 from ndstack.nn import LanguageModel
 from ndstack.progress import Advance, no_progress
+from ndstack.training.measured import Cells, Json
 from ndstack.training.task import Task, encode_by_length, total_nats
 
 Split = Literal["train", "validation", "test"]
@@ -45,7 +46,24 @@ class Evaluation:
     overall: Row
     by_length: tuple[Row, ...]
 
-    def as_json(self) -> dict[str, object]:
+    note = "In nats per symbol; the rows of single lengths are given the length."
+    shown = "cross-entropy difference (nats)"
+
+    def values_by_length(self) -> dict[int, float]:
+        """Return the cross-entropy difference by length."""
+        return {row.length: row.difference for row in self.by_length if row.length is not None}
+
+    def table(self) -> Cells:
+        """Return a table of the results."""
+        return [
+            ["length", "strings", "cross-entropy", "lower bound", "difference"],
+            *(
+                [row.length or "all", row.strings, row.cross_entropy, row.lower_bound, row.difference]
+                for row in (*self.by_length, self.overall)
+            ),
+        ]
+
+    def as_json(self) -> Json:
         """Return the results as plain data."""
         return {
             "split": self.split,

@@ -239,7 +239,8 @@ def _observer(folder: Path, config: RunConfig, show: Show, tensorboard: bool) ->
     if show == "terminal":
         from ndstack.training.terminal import Terminal
 
-        watched = "cross_entropy" if is_task(config.language) else "difference"
+        watched = "accuracy" if config.task == "recognize" else "difference"
+        watched = "cross_entropy" if is_task(config.language) else watched
         watched = watched if config.corpus is None else "perplexity"
         chosen.append(Terminal(f"{config.model} on {config.language}", watched))
     if show == "json":

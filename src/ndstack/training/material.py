@@ -11,9 +11,12 @@ from ndstack.languages import NAMES, Dataset, Language, from_grammar, get, make_
 from ndstack.languages.datasets import SPLITS, own_grammar
 from ndstack.nn import LanguageModel, models
 from ndstack.nn.storage.files import read_tensors
-from ndstack.progress import progress_bar
+from ndstack.progress import Advance, no_progress, progress_bar
 from ndstack.settings.reading import Table, Values
 from ndstack.settings.run import RunConfig
+from ndstack.training.evaluation import Split, evaluate
+from ndstack.training.measured import Measured
+from ndstack.training.recognition import RecognitionTask, check_sets, evaluate_recognition
 from ndstack.training.run import BEST, Run
 from ndstack.training.task import Share, Task
 
@@ -30,13 +33,43 @@ def make_formal(config: RunConfig, share: Share, show: Show) -> tuple[LanguageMo
     if task is not None:
         return make_model(config, _alphabet_of(task, config.language)), task
     model, language = make_checked(config)
-    return model, make_data(config, show, language)
+    data = make_data(config, show, language)
+    if config.task == "model":
+        return model, data
+    return model, RecognitionTask(data, model, config.recognition, seed=config.training.seed, share=share)
+
+
+def measure(run: Run, split: Split = "test", *, progress: Advance = no_progress) -> Measured:
+    """Measure the best model of a run on a split of its data.
+
+    Args:
+        run: a run on a formal language.
+        split: the split of its data.
+        progress: a function that is called with the number of strings read since the last call.
+    """
+    config, model = run.config, run.load()
+    data = make_test_data(config) if split == "test" else make_data(config)
+    if config.task == "recognize":
+        return evaluate_recognition(model, data, split, config.recognition, progress=progress)
+    return evaluate(model, data, split, eos=config.training.eos, progress=progress)
+
+
+def count_strings(config: RunConfig, split: Split) -> int:
+    """Return the number of strings that `measure` reads."""
+    data, language = config.data, language_of(config)
+    if data.folder is not None:
+        return len(getattr(read_dataset(Path(data.folder)), split))
+    if split == "test":
+        return data.test_per_length * len(language.lengths(*data.test_lengths))
+    return data.train if split == "train" else data.validation
 
 
 def make_checked(config: RunConfig) -> tuple[LanguageModel, Language]:
     """Return the model and the language of a run; it is an error if there are no strings as it needs them."""
     language = language_of(config)
     _check_data(config, language)
+    if config.task == "recognize":
+        check_sets(language, config.recognition)
     return make_model(config, language), language
 
 

@@ -218,6 +218,7 @@ class Run:
             "best_epoch": best.get("epoch"),
             "difference": best.get("validation_difference"),
             "cross_entropy": best.get("validation_cross_entropy"),
+            "accuracy": best.get("validation_accuracy"),
             "seconds_an_epoch": sum(seconds.values()) / len(history) if history and seconds else None,
         }
 

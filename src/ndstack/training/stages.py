@@ -4,7 +4,7 @@ from ndstack.errors import TrainingError
 from ndstack.languages import Dataset, make_dataset
 from ndstack.nn import LanguageModel
 from ndstack.settings.training import TrainingConfig
-from ndstack.training.task import FormalTask, Share, Task
+from ndstack.training.task import FormalTask, Resampled, Share, Task
 
 
 class Stages:
@@ -17,7 +17,7 @@ class Stages:
     def __init__(
         self, model: LanguageModel, data: Dataset | Task, config: TrainingConfig, share: Share
     ) -> None:
-        if config.stages and not isinstance(data, Dataset):
+        if config.stages and not isinstance(data, Dataset | Resampled):
             raise TrainingError("stages given, but there is no data set of a formal language to sample from")
         self.model, self.data, self.whole, self.share = model, data, config, share
         self._made: tuple[int, Task] | None = None
@@ -40,6 +40,8 @@ class Stages:
     def _make(self, stage: int) -> Task:
         data = self.data
         if not isinstance(data, Dataset):
+            if stage < self.count - 1 and isinstance(data, Resampled):
+                return data.with_lengths(self.whole.stages[stage].lengths)
             return data
         if stage < self.count - 1:
             changes = {"lengths": self.whole.stages[stage].lengths, "test_per_length": 0}

@@ -13,6 +13,7 @@ from ndstack.grammars.graphs import grouped
 from ndstack.languages import Dataset
 from ndstack.nn import LanguageModel
 from ndstack.nn.language_models.evaluation_mode import evaluation_mode
+from ndstack.settings.data import Lengths
 
 SHUFFLING = 2
 """The number of the random stream that orders batches; 0 and 1 sample the strings of a data set."""
@@ -30,10 +31,14 @@ class Share(NamedTuple):
 
 
 class Nats(NamedTuple):
-    """A sum of -log p and the number of symbols."""
+    """A sum of -log p, the number of symbols and, for tasks that count them, of those predicted correctly.
+
+    For tasks with one decision per string, symbols are decisions.
+    """
 
     nats: float
     symbols: int
+    correct: int = 0
 
     @property
     def cross_entropy(self) -> float:
@@ -73,6 +78,14 @@ class Task(Protocol):
 
     def carry(self, tensors: Mapping[str, Tensor]) -> None:
         """Resume with what `carried` returned."""
+
+
+@runtime_checkable
+class Resampled(Protocol):
+    """A task that can be made again with strings of other lengths, for the stages of a run."""
+
+    def with_lengths(self, lengths: Lengths) -> Task:
+        """Return the same task with strings of other lengths."""
 
 
 class Order:
