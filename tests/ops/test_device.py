@@ -197,3 +197,14 @@ def test_forged_charts_are_refused(looks: list[int]) -> None:
         with pytest.raises(NdstackError, match="not the state of a network"):
             unpack_state(packed | {"structure": text})
         chart[name] = forged[0]
+
+
+def test_products_have_all_digits_whatever_is_allowed_elsewhere() -> None:
+    module = torch.backends.cuda.matmul
+    module.allow_tf32 = True
+    try:
+        with devices.full_float32(torch.device("cuda")):
+            assert module.fp32_precision == "ieee"
+        assert module.allow_tf32
+    finally:
+        module.allow_tf32 = False

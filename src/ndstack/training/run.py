@@ -28,6 +28,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ndstack import files, zoo
 from ndstack.errors import NdstackError, TrainingError, first_problem
+from ndstack.html_tables import table
 from ndstack.nn import LanguageModel
 from ndstack.nn.storage.description import ModelDescription
 from ndstack.nn.storage.files import CONFIGURATION as MODEL
@@ -201,6 +202,9 @@ class Run:
     def label(self) -> str:
         """A short name for legends: the model's, or the folder's."""
         return self.config.model or self.folder.name
+
+    def _repr_html_(self) -> str:
+        return table(list(self.summary().items()), (), "training run")
 
     def summary(self) -> dict[str, str | int | float | None]:
         """Return one row of a comparison: the best epoch and what it took; None for what is not known."""
