@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from matplotlib.patches import Rectangle
 
 from ndstack import model_names, plotting
 from ndstack.training.evaluation import Evaluation, Row
@@ -80,4 +81,5 @@ def test_results_by_length_have_the_training_lengths_marked():
     figure = draw_by_length({"lstm": Evaluation("test", scores[0], tuple(scores))}, training=(10, 20))
     assert {"LSTM", "lower bound", "training lengths"} == texts(figure.axes[0]).keys()
     (span,) = figure.axes[0].patches
+    assert isinstance(span, Rectangle)
     assert (span.get_x(), span.get_width()) == (10, 10)
