@@ -4,6 +4,7 @@
 - The pages link to files of the repository outside `docs`: each of these becomes a page of the site, which is
   complete in this way wherever it is.
 - Formulas (`$..$` and `$$..$$`) become MathML when the site is built; a browser shows it without a program.
+- The explorer is part of the site, with the strings of its guided tour; `docs/explore.md` embeds it.
 """
 
 import ast
@@ -23,6 +24,7 @@ LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 LANGUAGES = {".py": "python", ".toml": "toml"}
 SHOWN = tuple(f"{suffix}.md" for suffix in LANGUAGES)
 UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n"
+EXPLORER = "explorer"
 OUTSIDE, FOLDER = "repository/", "folder.md"
 HEADING = """\
     options:
@@ -115,6 +117,14 @@ def hidden(module: str) -> str:
 def on_page_content(html_text: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn formulas into MathML."""
     return FORMULA.sub(mathml, html_text)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write the explorer to a folder of the site."""
+    from ndstack.analysis.explorer.catalogue import Catalogue
+    from ndstack.analysis.explorer.export import export
+
+    export(Catalogue(), Path(config.site_dir) / EXPLORER)
 
 
 def mathml(formula: re.Match[str]) -> str:

@@ -30,6 +30,7 @@ ROOMS = {
     "nn": "networks that own a stack, language models, storage, compiled grammars",
     "training": "batches, the loop, metrics, checkpoints, resuming",
     "text": "corpora, truncated BPTT, perplexity, syntactic generalization",
+    "hf": "models of Hugging Face's transformers, and back",
     "analysis": "what a stack does while it reads: runs, pictures, the explorer",
     "experiments": "figures and tables as data, sweeps, engines, reports, the ledger",
     "cli": "the command ndstack",

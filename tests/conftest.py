@@ -1,4 +1,7 @@
+import os
+
 import numba
+import torch
 from hypothesis import HealthCheck, settings
 
 from tests.uncompiled import replace_intrinsics
@@ -12,6 +15,9 @@ settings.register_profile(
 )
 settings.register_profile("few", settings.get_profile("fixed"), max_examples=10)  # `make coverage`
 settings.load_profile("fixed")
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before anybody imports triton
 
 if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
     replace_intrinsics()

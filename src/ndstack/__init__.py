@@ -27,6 +27,20 @@ _ROOMS = (
 )
 
 
+def backends() -> dict[str, str]:
+    """Return the backend of the stacks, "cpu", "triton" or "portable", on each kind of device there is."""
+    from ndstack.ops.runtime.backends import describe
+
+    return describe()
+
+
+def use_backend(name: str) -> None:
+    """Let all stacks run by one backend from now on, or, with "auto", by the best one for their device."""
+    from ndstack.ops.runtime.backends import use
+
+    use(name)
+
+
 def __getattr__(name: str) -> ModuleType:
     if name in _ROOMS:
         return importlib.import_module(f"ndstack.{name}")

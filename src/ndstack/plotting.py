@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import io
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from ndstack import files
+import numpy as np
+
+from ndstack import files, model_names
 from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
@@ -16,6 +21,27 @@ if TYPE_CHECKING:
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 """The palette of Okabe and Ito, and brown."""
+GREY = "#777777"
+FAMILIES = {
+    "LSTM": "#777777",
+    "Strat.": "#8C6D31",
+    "Sup.": "#E69F00",
+    "NS": "#56B4E9",
+    "NS+S": "#009E73",
+    "NS+U": "#CC79A7",
+    "RNS": "#0072B2",
+    "VRNS": "#D55E00",
+    "Trans.": "#000000",
+    "Trans. + Sup.": "#E69F00",
+    "Trans. + VRNS": "#D55E00",
+}
+"""The colour of each kind of model, by its label."""
+BEHIND = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.6}
+"""What is behind the labels, so that lines do not cross them."""
+LINEAR = 0.01
+"""The difference in nats below which a scale of differences is linear."""
+DECADES = 30.0
+"""The ratio of differences from which their scale is logarithmic."""
 DASHES = ("-", "--", "-.", ":")
 FORMATS = (".svg", ".png", ".pdf")
 
@@ -60,6 +86,125 @@ def line_style(index: int) -> LineStyle:
     """Return the colour and dashes of the line with this number; the first 32 lines all look different."""
     dashes = DASHES[index // len(COLORS) % len(DASHES)]
     return {"color": COLORS[index % len(COLORS)], "linestyle": dashes}
+
+
+def model_styles(names: Iterable[str]) -> dict[str, LineStyle]:
+    """Return the looks of the lines of some models, by name or label.
+
+    A kind of model has the same colour in all figures. Models of the same kind in one figure have different
+    dashes. Names that are not those of models have the remaining colours.
+    """
+    found: dict[str, LineStyle] = {}
+    used: Counter[str] = Counter()
+    families = {name: model_names.family(model_names.label(name)) for name in names}
+    taken = {FAMILIES[kind] for kind in families.values() if kind}
+    rest = itertools.cycle([color for color in COLORS if color not in taken] or COLORS)
+    for name, kind in families.items():
+        color = FAMILIES[kind] if kind else next(rest)
+        found[name] = {"color": color, "linestyle": DASHES[used[color] % len(DASHES)]}
+        used[color] += 1
+    return found
+
+
+def label_lines(figure: Figure, size: float = 8.0) -> None:
+    """Write the label of each line beside its end, in its colour; overlapping labels are moved apart.
+
+    Call it last: places are found for the panels, then for the labels, and then they are fixed.
+    """
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        _label_ends(axes, size)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
+def _label_ends(axes: Axes, size: float) -> None:
+    lines = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
+    ends = []
+    for line in lines:
+        x, y = (np.asarray(part, float) for part in line.get_data())
+        if len(x):
+            at = axes.transData.transform((float(x[-1]), float(y[-1])))
+            ends.append((float(at[1]), line, (float(x[-1]), float(y[-1]))))
+    gap = 1.15 * size * axes.figure.dpi / 72
+    ends.sort(key=lambda end: end[0])
+    places = _apart([end[0] for end in ends], gap, axes.bbox.ymin, axes.bbox.ymax)
+    for place, (height, line, end) in zip(places, ends, strict=True):
+        axes.annotate(
+            str(line.get_label()),
+            end,
+            xytext=(5, (place - height) * 72 / axes.figure.dpi),
+            textcoords="offset points",
+            va="center",
+            fontsize=size,
+            color=line.get_color(),
+            bbox=BEHIND,
+            annotation_clip=False,
+        )
+
+
+def _apart(heights: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Return heights, given in ascending order, at least `gap` apart, and within limits if possible."""
+    places = [min(max(height, low), high) for height in heights]
+    for _ in range(100):
+        for one in range(len(places) - 1):
+            short = gap - (places[one + 1] - places[one])
+            if short > 0:
+                places[one] -= short / 2
+                places[one + 1] += short / 2
+        if places and len(places) * gap < high - low:
+            places = [place + max(0.0, low - places[0]) - max(0.0, places[-1] - high) for place in places]
+    return places
+
+
+def mark_lower_bound(axes: Axes) -> None:
+    """Draw a line at a difference of 0, which is the lower bound, and name it."""
+    axes.axhline(0, color=GREY, linewidth=0.8)
+    axes.annotate(
+        "lower bound",
+        (0, 0),
+        xycoords=("axes fraction", "data"),
+        xytext=(3, 2),
+        textcoords="offset points",
+        fontsize=7,
+        color=GREY,
+        bbox=BEHIND,
+    )
+
+
+def mark_training_lengths(axes: Axes, low: float, high: float) -> None:
+    """Shade the lengths of the training strings, and name them."""
+    axes.axvspan(low, high, color="#f1f1ee", zorder=0, linewidth=0)
+    axes.annotate(
+        "training lengths",
+        ((low + high) / 2, 1),
+        xycoords=("data", "axes fraction"),
+        xytext=(0, -3),
+        textcoords="offset points",
+        ha="center",
+        va="top",
+        fontsize=7,
+        color=GREY,
+    )
+
+
+def scale_differences(axes: Axes) -> None:
+    """Set the scale for differences from the lower bound: logarithmic above 0.01 nats if they span decades.
+
+    Below that the scale is linear, so that the lower bound itself, and values below it, can be seen.
+    """
+    data = [
+        np.asarray(line.get_ydata(), float) for line in axes.get_lines() if len(np.shape(line.get_ydata()))
+    ]
+    values = np.concatenate([part for part in data if len(part) > 2] or [np.zeros(1)])
+    values = values[np.isfinite(values)]
+    if not len(values) or values.max() < DECADES * max(values.min(), LINEAR):
+        axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+        return
+    axes.set_yscale("symlog", linthresh=LINEAR, linscale=0.5)
+    ticks = [0.0, *(10.0**power for power in range(-2, 3) if 10.0**power <= values.max())]
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_ylim(min(0.0, values.min()), values.max() * 1.3)
 
 
 def render(figure: Figure, kind: str = "svg") -> bytes:

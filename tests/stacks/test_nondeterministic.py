@@ -11,6 +11,8 @@ from torch import Tensor
 from ndstack.errors import NdstackError
 from ndstack.functional.nondeterministic import nondeterministic
 from ndstack.nn.fused import FusedLSTM, LSTMWeights, run_lstm
+from ndstack.ops.nondeterministic import Chart, DeviceChart
+from ndstack.ops.runtime import backends
 from ndstack.stacks.base import Stack
 from ndstack.stacks.nondeterministic import Nondeterministic, NondeterministicState
 
@@ -267,19 +269,19 @@ def test_a_windowed_stack_warns_where_it_cannot_go_back() -> None:
 
 
 @every_model
-def test_a_sequence_begun_on_another_device_goes_on(
-    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There the first chunk is the portable backend's, and its state has no chart yet."""
+@pytest.mark.parametrize("first_by", ["cpu", "portable"])
+def test_a_sequence_begun_by_one_backend_goes_on_by_another(options: dict[str, Any], first_by: str) -> None:
+    """A chart is continued by what made it."""
     stack = Nondeterministic(2, 2, **options)
     given = sequence(stack, 2, 12, torch.float64)
     inputs = inputs_of(stack, given)
     whole, _ = stack.scan(*given)
-    monkeypatch.setattr("ndstack.stacks.nondeterministic.compiled", lambda weights: False)
-    first, state = stack.scan(*(tensor[:, :9] for tensor in given))
-    assert state.chart is None
-    second, state = stack.scan(*(tensor[:, 9:11] for tensor in given), state=state)
-    third = stack.step(state, *(tensor[:, 11] for tensor in given)).reading[:, None]
+    with backends.using(first_by):
+        first, state = stack.scan(*(tensor[:, :9] for tensor in given))
+    assert isinstance(state.chart, Chart if first_by == "cpu" else DeviceChart)
+    with backends.using("cpu" if first_by == "portable" else "portable"):
+        second, state = stack.scan(*(tensor[:, 9:11] for tensor in given), state=state)
+        third = stack.step(state, *(tensor[:, 11] for tensor in given)).reading[:, None]
     joined = torch.cat([first, second, third], 1)
     assert torch.allclose(joined, whole, atol=1e-12)
     for ours, theirs in zip(derivatives(joined, inputs), derivatives(whole, inputs), strict=True):

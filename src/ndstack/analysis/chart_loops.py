@@ -7,7 +7,9 @@ a chart is time i, as in `ndstack.ops.nondeterministic.reference`; a configurati
 q S + x.
 
 The cubic part sums products of conditional probabilities, share = alpha[i,a] gamma[i,a -> t,b] / alpha[t,b].
-A sum that is so small that a term may have underflowed is computed again in log space.
+A sum that is so small that a term may have underflowed is computed again in log space. The sums, and the
+maxima of the Viterbi semiring, run over the times k; their operands are kept with k as the last dimension
+("turned"), so that these loops become vector instructions.
 """
 
 import numpy as np
@@ -16,7 +18,37 @@ from ndstack.ops.runtime.compiling import compiler
 
 SMALLEST = 1e-250  # a smaller sum may have lost terms to underflow
 LARGEST = 1e40
+THIN = -340.0  # the log of a number whose product with another such number does not underflow
 NOTHING = -np.inf
+FAST = {"contract", "reassoc", "nsz", "arcp", "nnan"}  # infinities stay; there is no nan
+
+
+@compiler(fastmath=FAST)
+def _dot(left, right, start, end):
+    """Return the sum of products from one time to another."""
+    total = 0.0
+    for k in range(start, end):
+        total += left[k] * right[k]
+    return total
+
+
+@compiler(fastmath=FAST)
+def _greatest(left, right, start, end):
+    """Return the greatest sum of two log weights from one time to another."""
+    top = NOTHING
+    for k in range(start, end):
+        value = left[k] + right[k]
+        top = value if value > top else top
+    return top
+
+
+@compiler(fastmath=FAST)
+def _add_products(used, received, left, right, factor, start, end):
+    """Add factor * left * right to `used`, and factor * left to `received`, from one time to another."""
+    for k in range(start, end):
+        part = factor * left[k]
+        received[k] += part
+        used[k] += part * right[k]
 
 
 @compiler()
@@ -48,14 +80,14 @@ def _popped(gamma, pop, t, low, best):
 
 
 @compiler()
-def _pop_term(gamma, popped, row, t, a, r, y, S, best):
-    """Return the pop term of gamma[i, a -> t, (r, y)], in log space."""
+def _pop_term(gamma, popped, row, t, a, r, y, S):
+    """Return the log of the sum of the pop terms of gamma[i, a -> t, (r, y)], computed in log space."""
     K = gamma.shape[2]
     top = NOTHING
     for k in range(row, t - 1):
         for c in range(y, K, S):
             top = max(top, gamma[row, k, a, c] + popped[k + 1, c, r])
-    if best or top == NOTHING:
+    if top == NOTHING:
         return top
     total = 0.0
     for k in range(row, t - 1):
@@ -67,21 +99,50 @@ def _pop_term(gamma, popped, row, t, a, r, y, S, best):
 
 
 @compiler()
+def _turned(popped, low, t):
+    """Return gamma'[k, c -> t, r] with k as the last dimension, [Q, K, k]."""
+    K, Q = popped.shape[1:]
+    found = np.full((Q, K, max(t - 1, 0)), NOTHING)
+    for k in range(low, t - 1):
+        for c in range(K):
+            for r in range(Q):
+                found[r, c, k] = popped[k + 1, c, r]
+    return found
+
+
+@compiler()
 def _scaled(popped, alpha, low, t, Q, S):
-    """Return alpha[k, c] gamma'[k, c -> t, r] as scaled numbers, [k, Q, K], and the log scales, [Q, S]."""
+    """Return alpha[k, c] gamma'[k, c -> t, r] as scaled numbers, [Q, K, k], and the log scales, [Q, S].
+
+    The third result says for which of the scales some number is thin.
+    """
     K = Q * S
-    scale = np.full((Q, S), NOTHING)
+    scale, thin = np.full((Q, S), NOTHING), np.zeros((Q, S), np.bool_)
     for k in range(low, t - 1):
         for r in range(Q):
             for c in range(K):
                 scale[r, c % S] = max(scale[r, c % S], alpha[k + 1, c] + popped[k + 1, c, r])
-    numbers = np.zeros((max(t - 1, 0), Q, K))
+    numbers = np.zeros((Q, K, max(t - 1, 0)))
     for k in range(low, t - 1):
         for r in range(Q):
             for c in range(K):
-                if scale[r, c % S] > NOTHING:
-                    numbers[k, r, c] = np.exp(alpha[k + 1, c] + popped[k + 1, c, r] - scale[r, c % S])
-    return numbers, scale
+                log = alpha[k + 1, c] + popped[k + 1, c, r] - scale[r, c % S]
+                if log > NOTHING:
+                    numbers[r, c, k] = np.exp(log)
+                    thin[r, c % S] |= log < THIN
+    return numbers, scale, thin
+
+
+@compiler()
+def _pops(turned, across, t, row, a, r, y, S, best):
+    """Return the sum of the pop terms of gamma[i, a -> t, (r, y)], or with `best` their maximum."""
+    total = NOTHING if best else 0.0
+    for c in range(y, turned.shape[2], S):
+        if best:
+            total = max(total, _greatest(turned[row, a, c], across[r, c], row, t - 1))
+        else:
+            total += _dot(turned[row, a, c], across[r, c], row, t - 1)
+    return total
 
 
 @compiler()
@@ -94,75 +155,81 @@ def inner_and_forward_weights(push, replace, pop, Q, S, window, first, best):
     n, K = push.shape[0], Q * S
     gamma = np.full((n + 1, n + 1, K, K), NOTHING)
     share = np.zeros((0 if best else n + 1, n + 1, K, K))
+    turned = np.full((n + 1, K, K, n + 1), NOTHING if best else 0.0)  # gamma or share, [row, a, c, k]
+    thin_rows = np.zeros((n + 1, K), np.bool_)
     alpha = np.full((n + 2, K), NOTHING)
     alpha[1, 0] = 0.0
     if first == 0:
         alpha[0, 0] = gamma[0, 0, 0, 0] = 0.0
+        turned[0, 0, 0, 0] = 0.0 if best else 1.0
         if not best:
             share[0, 0, 0, 0] = 1.0
     terms = np.empty(K)
+    scale, thin = np.full((Q, S), NOTHING), np.zeros((Q, S), np.bool_)
     for t in range(1, n + 1):
         low = max(first, t - window + 1)
         popped = _popped(gamma, pop, t, low, best)
-        if not best:
-            numbers, scale = _scaled(popped, alpha, low, t, Q, S)
+        if best:
+            across = _turned(popped, low, t)
+        else:
+            across, scale, thin = _scaled(popped, alpha, low, t, Q, S)
         gamma[t, t] = push[t - 1]
         for row in range(low, t):
             for a in range(K):
                 if alpha[row, a] == NOTHING:
                     continue
-                sums = np.zeros((Q, K))
-                if not best:
-                    for k in range(row, t - 1):
-                        for r in range(Q):
-                            for c in range(K):
-                                sums[r, c] += share[row, k, a, c] * numbers[k, r, c]
                 for b in range(K):
                     r, y = b // S, b % S
                     for d in range(K):
                         terms[d] = gamma[row, t - 1, a, d] + replace[t - 1, d, b]
-                    total = 0.0
-                    for c in range(y, K, S):
-                        total += sums[r, c]
-                    if total > SMALLEST:
-                        pops = np.log(total) + scale[r, y] - alpha[row, a]
-                    else:
-                        pops = _pop_term(gamma, popped, row, t, a, r, y, S, best)
+                    pops = _pops(turned, across, t, row, a, r, y, S, best)
+                    if not best:
+                        if pops > SMALLEST:
+                            pops = np.log(pops) + scale[r, y] - alpha[row, a]
+                        elif pops > 0.0 or thin_rows[row, a] or thin[r, y]:
+                            pops = _pop_term(gamma, popped, row, t, a, r, y, S)
+                        else:
+                            pops = NOTHING
                     kept = terms.max() if best else _log_add(terms)
                     high, little = max(kept, pops), min(kept, pops)
                     if not best and little > NOTHING:
                         high += np.log1p(np.exp(little - high))
                     gamma[row, t, a, b] = high
-        _forward(gamma, alpha, share, t, low, best)
+        _forward(gamma, alpha, share, turned, thin_rows, t, low, best)
     return gamma, alpha, share
 
 
 @compiler()
-def _forward(gamma, alpha, share, t, low, best):
-    """Compute alpha[t] and the shares of column t in place."""
+def _forward(gamma, alpha, share, turned, thin_rows, t, low, best):
+    """Compute alpha[t] and the shares of column t in place, and what is turned."""
     K = alpha.shape[1]
     terms = np.empty((t + 1 - low) * K)
     for b in range(K):
         for row in range(low, t + 1):
             for a in range(K):
                 terms[(row - low) * K + a] = alpha[row, a] + gamma[row, t, a, b]
+                if best:
+                    turned[row, a, b, t] = gamma[row, t, a, b]
         alpha[t + 1, b] = terms.max() if best else _log_add(terms)
         if not best and alpha[t + 1, b] > NOTHING:
             for row in range(low, t + 1):
                 for a in range(K):
-                    share[row, t, a, b] = np.exp(terms[(row - low) * K + a] - alpha[t + 1, b])
+                    log = terms[(row - low) * K + a] - alpha[t + 1, b]
+                    share[row, t, a, b] = turned[row, a, b, t] = np.exp(log)
+                    thin_rows[row, a] |= NOTHING < log < THIN
 
 
 @compiler()
 def transition_posteriors(replace, pop, Q, S, window, first, gamma, alpha, share, end):
     """Return the posterior of push, replace and pop at every step, given that of the types at the end.
 
-    `used[i+1, t, a, b]` is the probability that a run contains a push computation from (i, a) to (t, b), and
+    `used[i+1, a, b, t]` is the probability that a run contains a push computation from (i, a) to (t, b), and
     `reached[t+1, b]` that its last stack has an element whose push computation ends at (t, b). Each of these
     probabilities is distributed among the terms of its item.
     """
     n, K = replace.shape[0], Q * S
-    used = np.zeros((n + 1, n + 1, K, K))
+    turned = share.transpose(0, 2, 3, 1).copy()
+    used = np.zeros((n + 1, K, K, n + 1))
     reached = np.zeros((n + 2, K))
     reached[n + 1] = end
     pushes, replaces, pops = np.zeros((n, K, K)), np.zeros((n, K, K)), np.zeros((n, K, Q))
@@ -172,11 +239,11 @@ def transition_posteriors(replace, pop, Q, S, window, first, gamma, alpha, share
             for a in range(K):
                 for b in range(K):
                     part = reached[t + 1, b] * share[row, t, a, b]
-                    used[row, t, a, b] += part
+                    used[row, a, b, t] += part
                     reached[row, a] += part
-        pushes[t - 1] = used[t, t]
+        pushes[t - 1] = used[t, :, :, t]
         popped = _popped(gamma, pop, t, low, False)
-        entered = _share_out(replace, S, gamma, alpha, share, used, popped, replaces, t, low)
+        entered = _share_out(replace, S, gamma, alpha, turned, used, popped, replaces, t, low)
         for row in range(low + 1, t):
             for c in range(K):
                 for r in range(Q):
@@ -186,45 +253,49 @@ def transition_posteriors(replace, pop, Q, S, window, first, gamma, alpha, share
                         log = gamma[row, t - 1, c, d] + pop[t - 1, d, r] - popped[row, c, r]
                         part = entered[row, c, r] * np.exp(log)
                         pops[t - 1, d, r] += part
-                        used[row, t - 1, c, d] += part
+                        used[row, c, d, t - 1] += part
     return pushes, replaces, pops
 
 
 @compiler()
-def _share_out(replace, S, gamma, alpha, share, used, popped, replaces, t, low):
+def _share_out(replace, S, gamma, alpha, turned, used, popped, replaces, t, low):
     """Distribute column t except its pushes; return what pops from (k, c) to state r receive, [n+1, K, Q]."""
     K, Q = popped.shape[1:]
     entered = np.zeros(popped.shape)
-    numbers, scale = _scaled(popped, alpha, low, t, Q, S)
-    received = np.zeros(numbers.shape)  # [k, Q, K]
-    factor = np.zeros((Q, K))
+    numbers, scale, _ = _scaled(popped, alpha, low, t, Q, S)
+    received = np.zeros(numbers.shape)  # [Q, K, k], to be multiplied by the numbers
     for row in range(low, t):
         for a in range(K):
-            factor[:] = 0.0
             for b in range(K):
-                mass = used[row, t, a, b]
+                mass = used[row, a, b, t]
                 if mass < 1e-300:
                     continue
                 r, y, whole = b // S, b % S, gamma[row, t, a, b]
                 for d in range(K):
                     part = mass * np.exp(gamma[row, t - 1, a, d] + replace[t - 1, d, b] - whole)
                     replaces[t - 1, d, b] += part
-                    used[row, t - 1, a, d] += part
-                ratio = mass * np.exp(scale[r, y] - alpha[t + 1, b]) / max(share[row, t, a, b], SMALLEST)
-                if share[row, t, a, b] < SMALLEST or ratio > LARGEST:
-                    for k in range(row, t - 1):
-                        for c in range(y, K, S):
+                    used[row, a, d, t - 1] += part
+                here = turned[row, a, b, t]
+                ratio = mass * np.exp(scale[r, y] - alpha[t + 1, b]) / max(here, SMALLEST)
+                thin = here < SMALLEST or ratio > LARGEST
+                for c in range(y, K, S):
+                    if thin:
+                        for k in range(row, t - 1):
                             part = mass * np.exp(gamma[row, k, a, c] + popped[k + 1, c, r] - whole)
-                            used[row, k, a, c] += part
+                            used[row, a, c, k] += part
                             entered[k + 1, c, r] += part
-                else:
-                    factor[r, y::S] = ratio
-            for k in range(row, t - 1):
-                for r in range(Q):
-                    for c in range(K):
-                        part = factor[r, c] * share[row, k, a, c] * numbers[k, r, c]
-                        used[row, k, a, c] += part
-                        received[k, r, c] += part
+                    else:
+                        _add_products(
+                            used[row, a, c],
+                            received[r, c],
+                            turned[row, a, c],
+                            numbers[r, c],
+                            ratio,
+                            row,
+                            t - 1,
+                        )
     for k in range(low, t - 1):
-        entered[k + 1] += received[k].T
+        for c in range(K):
+            for r in range(Q):
+                entered[k + 1, c, r] += received[r, c, k] * numbers[r, c, k]
     return entered

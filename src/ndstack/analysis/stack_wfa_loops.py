@@ -7,6 +7,7 @@ symbol, as in `ndstack.analysis.derivation_chart`; row 0 is time -1.
 
 import numpy as np
 
+from ndstack.analysis.chart_loops import FAST
 from ndstack.ops.runtime.compiling import compiler
 
 NEGLIGIBLE = 1e-15  # a smaller fraction of the probability is ignored
@@ -28,6 +29,17 @@ def best_below(share, t, bottom_fix):
     return best
 
 
+@compiler(fastmath=FAST)
+def _summed(shares, masses, scores):
+    """Return the sum of the shares times masses, and the greatest share times score."""
+    total = best = 0.0
+    for b in range(len(shares)):
+        total += shares[b] * masses[b]
+        step = shares[b] * scores[b]
+        best = step if step > best else best
+    return total, best
+
+
 @compiler()
 def on_path(share, below, ends, t, least, most):
     """Return the marginal probabilities of nodes and edges at time t; `below` is from `best_below`.
@@ -43,14 +55,20 @@ def on_path(share, below, ends, t, least, most):
     room = 8 * (most + 1) if most >= 0 else (t + 1) * (t + 2) // 2 * K * K
     places, sizes, scores = np.empty((room, 4), np.int32), np.empty(room), np.empty(room)
     for time in range(t, -1, -1):
+        masses, scores_above = reached[time + 1], above[time + 1]
+        if masses.max() <= 0.0:
+            continue
         for row in range(time + 1):
             for a in range(K):
-                total, best, under = 0.0, 0.0, below[row, a]
+                under = below[row, a]
+                total, best = _summed(share[row, time, a], masses, scores_above)
+                reached[row, a] += total
+                above[row, a] = max(above[row, a], best)
+                if best * under <= enough or total <= least:
+                    continue
                 for b in range(K):
-                    size = share[row, time, a, b] * reached[time + 1, b]
-                    step = share[row, time, a, b] * above[time + 1, b]
-                    total += size
-                    best = max(best, step)
+                    size = share[row, time, a, b] * masses[b]
+                    step = share[row, time, a, b] * scores_above[b]
                     if step * under > enough and size > least:
                         if number == len(scores):  # keep the best most + 1 and what equals the last
                             enough = np.partition(scores, number - most - 1)[number - most - 1] * (1 - 1e-9)
@@ -58,8 +76,6 @@ def on_path(share, below, ends, t, least, most):
                         places[number] = row, time, a, b
                         sizes[number], scores[number] = size, step * under
                         number += 1
-                reached[row, a] += total
-                above[row, a] = max(above[row, a], best)
     places, sizes, scores = places[:number], sizes[:number], scores[:number]
     if 0 <= most < number:
         cut = np.partition(scores, number - most - 1)[number - most - 1]

@@ -9,6 +9,7 @@ A module here is a group of commands. Heavy imports are inside the commands, so 
 | `automata` | recognize, automaton, grammar |
 | `trees` | trees |
 | `training`, `runs` | train; evaluate, generate, show, compare |
+| `hugging_face` | hf export, hf import |
 | `analysis` | parse, draw, explore |
 | `experiments` | reproduce, sweep, report, gather, claims, zoo |
 | `text`, `text_pairs`, `text_scores` | text prepare, train, ...; prepare-pairs, bleu; surprisal, sg, ... |
@@ -20,6 +21,7 @@ from ndstack.cli import (  # noqa: F401 - an imported module registers its comma
     automata,
     demonstration,
     experiments,
+    hugging_face,
     languages,
     runs,
     text,

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -127,7 +128,11 @@ def draw(
     print(json.dumps({"what": what, "picture": str(out)}) if as_json else f"{what} drawn in {out}")
 
 
-@command("ndstack explore", "ndstack explore runs/reversal runs/dyck --port 8080 --no-browser")
+@command(
+    "ndstack explore",
+    "ndstack explore runs/reversal runs/dyck --port 8080 --no-browser",
+    "ndstack explore --export site --string palindromes:abababa",
+)
 def explore(
     runs: Annotated[
         list[str] | None,
@@ -138,11 +143,32 @@ def explore(
         str | None, typer.Option(help="The address to listen on; by default, 127.0.0.1 (this machine only).")
     ] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Write the page as a static site to this folder; start no server."
+        ),
+    ] = None,
+    strings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--string",
+            metavar="MODEL:STRING",
+            help="For --export: one more string for a model.",
+            callback=as_text,
+        ),
+    ] = None,
 ) -> None:
     """Explore the stacks of any model on any string, step by step, in the browser.
 
-    Automata that ship are always available, so no trained model is needed. Ctrl-C ends the server.
+    Trained networks and automata that ship are always available. Without RUN, the page begins with a guided
+    tour. Ctrl-C ends the server.
     """
+    if export is not None:
+        _export(runs or (), export, strings or ())
+        return
+    if strings:
+        raise NdstackError("--string given without --export; on the page of the server, type any string")
     try:
         import fastapi  # noqa: F401
         import uvicorn  # noqa: F401
@@ -157,6 +183,20 @@ def explore(
     print("ndstack: starting (kernels are compiled the first time, which takes a minute)", file=sys.stderr)
     catalogue.warm_up()
     serve(catalogue, host, port, browser)
+
+
+def _export(runs: Sequence[str], folder: Path, strings: Sequence[str]) -> None:
+    from ndstack.analysis.explorer.catalogue import Catalogue
+    from ndstack.analysis.explorer.export import export
+
+    chosen: dict[str, list[str]] = {}
+    for one in strings:
+        model, colon, text = one.partition(":")
+        if not colon:
+            raise NdstackError(f"--string {one!r} given, expected MODEL:STRING, such as palindromes:abba")
+        chosen.setdefault(model, []).append(text)
+    number = export(Catalogue(runs, read=read_grammar_file), folder, chosen)
+    print(f"{number} strings written to {folder}; open {folder / 'index.html'}")
 
 
 def _picture(

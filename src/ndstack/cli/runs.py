@@ -60,7 +60,9 @@ def evaluate(
         folder.replace(f"{split}.json", json.dumps(result.as_json(), indent=2) + "\n")
     if picture is not None:
         title = f"{folder.config.language}, {split} set"
-        plotting.save_figure(draw_by_length({folder.label: result}, title), picture)
+        plotting.save_figure(
+            draw_by_length({folder.label: result}, title, folder.config.data.lengths), picture
+        )
     if as_json:
         print(json.dumps(result.as_json()))
         return

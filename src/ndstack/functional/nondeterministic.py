@@ -12,9 +12,10 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError, check_size
 from ndstack.ops.nondeterministic import Setting, in_log_space, invalid_steps, mark, scan, withhold
+from ndstack.ops.runtime import backends
 from ndstack.ops.runtime.tracing import opaque, refuse_transforms
 
-BACKENDS = ("auto", "cpu", "portable", "reference")
+BACKENDS = backends.NAMES
 
 
 @opaque
@@ -58,8 +59,9 @@ def nondeterministic(
             configuration that it was pushed on (the initial bottom symbol stands on time -1).
         bottom_fix: whether the initial bottom symbol can be replaced and uncovered (chapter 8) or
             not (chapter 4).
-        backend: "cpu" (compiled), "portable" (plain torch, any device), "reference" (log space, in float64
-            whatever is given; slow), or "auto", which takes "cpu" for tensors on the CPU, else "portable".
+        backend: "cpu" (compiled), "triton" (CUDA), "portable" (torch operations, any device), "reference"
+            (log space, in float64 whatever is given; slow), or "auto", the best one for the device (see
+            `ndstack.backends`).
         return_attention: whether to return the attention too.
 
     Returns:
@@ -71,8 +73,7 @@ def nondeterministic(
     refuse_transforms()
     _check(push, replace, pop, vectors, bottom, window, backend)
     states, symbols = push.shape[2:4]
-    if backend == "auto":
-        backend = "cpu" if push.device.type == "cpu" else "portable"
+    backend = backends.choose(push.device, backend)
     attend = return_attention or vectors is not None
     setting = Setting(states, symbols, window, bottom_fix, backend, attend, return_attention)
     actions = torch.cat([push.flatten(2), replace.flatten(2), pop.flatten(2)], dim=-1)

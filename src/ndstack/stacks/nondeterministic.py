@@ -11,8 +11,8 @@ A state carries Lang's chart, so that a step costs what the algorithm says. It a
 actions so far, from which the chart is made anew in float64 where float32 could lose runs. A
 windowed stack forgets old actions, so its chart is in float64 from the beginning.
 
-On other devices than CPUs, whole sequences by `scan` run there; single steps, and chunks after the
-first, are done by the compiled kernels on the CPU.
+On other devices than CPUs all of this runs there; whether float32 was enough is looked at once per
+call of several steps, and now and then in a series of single ones.
 """
 
 from __future__ import annotations
@@ -28,22 +28,18 @@ from ndstack.errors import check_flag, check_size
 from ndstack.functional.nondeterministic import attended
 from ndstack.ops.nondeterministic import (
     Chart,
+    DeviceChart,
     History,
     Setting,
     action_sizes,
     advance,
     invalidate_together,
     run_steps,
-    scan,
     start_chart,
 )
+from ndstack.ops.runtime import backends
 from ndstack.ops.runtime.tracing import refuse_transforms
 from ndstack.stacks.base import Stack, State
-
-
-def compiled(weights: Tensor) -> bool:
-    """Return whether whole sequences of such weights are done by compiled code."""
-    return weights.is_cpu
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,7 +57,7 @@ class NondeterministicState(State):
 
     vectors: Tensor | None
     history: History
-    chart: Chart | None
+    chart: Chart | DeviceChart | None
     time: int
 
     keeps_dtype: ClassVar[frozenset[str]] = frozenset({"chart"})
@@ -182,7 +178,7 @@ class Nondeterministic(Stack[NondeterministicState]):
             return False
         if chart is not None:
             automaton = (self.states, self.symbols, self.window or 0, self.bottom_fix)
-            if not isinstance(chart, Chart):
+            if not isinstance(chart, Chart | DeviceChart):
                 return False
             if not chart.fits(automaton, state.batch_size, state.reading.device) or chart.time > time:
                 return False
@@ -220,11 +216,13 @@ class Nondeterministic(Stack[NondeterministicState]):
         """
         chart, time = state.chart, state.time + 1
         simple = self.vector_size is None and self.read_states and self.window is None
-        if not simple or not given.is_cpu or (chart is None and time > 1):
+        if not simple or not self.compiled(given) or (chart is None and time > 1):
             return None
         if chart is None:
             chart = start_chart(self.setting(), state.batch_size, 1, given.dtype)
-        if not state.complete or chart.dtype != given.dtype or chart.log_space is not None:
+        if isinstance(chart, DeviceChart) or not state.complete:
+            return None
+        if chart.dtype != given.dtype or chart.log_space is not None:
             return None
         done = advance(chart, given, layer)
         if done.all_trusted:
@@ -253,20 +251,16 @@ class Nondeterministic(Stack[NondeterministicState]):
         refuse_transforms()
         if pushed is not None:
             weights, pushed = invalidate_together(weights, pushed)
-        steps, time = weights.shape[1], state.time + weights.shape[1]
-        vectors = state.vectors
+        time, vectors = state.time + weights.shape[1], state.vectors
         if vectors is not None and pushed is not None:
             vectors = torch.cat([vectors, pushed], 1)
-        chart = attention = None
-        if steps > 1 and state.time == 0 and not compiled(weights):
-            reading, attention = scan(weights, self.setting("portable"))
-        else:
-            known = state.history if state.complete else None
-            reading, attention, chart = run_steps(self.setting(), state.chart, state.time, known, weights)
-            if vectors is not None:
-                vectors = _without_forgotten(vectors, chart.time + 1)
+        known = state.history if state.complete else None
+        setting = self.setting(backends.choose(weights.device))
+        reading, attention, chart = run_steps(setting, state.chart, state.time, known, weights)
+        if vectors is not None:
+            vectors = _without_forgotten(vectors, chart.time + 1)
         shown = self._reading(reading, attention, vectors)
-        history = self.remembered(state, weights, chart is not None)
+        history = self.remembered(state, weights)
         return shown, NondeterministicState(shown[:, -1], vectors, history, chart, time)
 
     def remembered(self, state: NondeterministicState, weights: Tensor, may_forget: bool = True) -> History:
@@ -274,6 +268,10 @@ class Nondeterministic(Stack[NondeterministicState]):
         time = state.time + weights.shape[1]
         forgets = may_forget and self.window is not None and time > max(256, 4 * self.window)
         return (*state.history, weights) if state.complete and not forgets else ()
+
+    def compiled(self, given: Tensor) -> bool:
+        """Return whether steps of such tensors are done by compiled code."""
+        return given.is_cpu and backends.choose(given.device) == "cpu"
 
     def setting(self, backend: str = "cpu") -> Setting:
         """Return what a backend is told."""

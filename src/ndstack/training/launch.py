@@ -137,6 +137,11 @@ def make_fabric(config: TrainingConfig) -> Fabric:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
         raise TrainingError("--device cuda given, but torch finds no CUDA device here; use --device cpu")
+    if device == "cuda" and config.processes > torch.cuda.device_count():
+        raise TrainingError(
+            f"--processes {config.processes} given, expected at most {torch.cuda.device_count()} on CUDA, "
+            "one per GPU"
+        )
     mixed = config.precision if config.precision == "bf16-mixed" else None
     strategy = "auto" if config.processes == 1 else "ddp_spawn"
     return Fabric(accelerator=device, devices=config.processes, strategy=strategy, precision=mixed)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ndstack.plotting import line_style, new_axes
+from ndstack.model_names import label
+from ndstack.plotting import (
+    label_lines,
+    mark_lower_bound,
+    mark_training_lengths,
+    model_styles,
+    new_axes,
+    scale_differences,
+)
 from ndstack.training.measured import Measured
 from ndstack.training.run import Metrics
 
@@ -29,21 +37,23 @@ def draw_curves(histories: Mapping[str, Sequence[Metrics]], title: str = "") -> 
     figure, axes = new_axes()
     lines = [line for history in histories.values() for line in history]
     key = next((key for key in VALIDATION if all(key in line for line in lines)), "validation_cross_entropy")
-    for index, (name, history) in enumerate(histories.items()):
+    styles = model_styles(histories)
+    for name, history in histories.items():
         epochs, values = [line["epoch"] for line in history], [line[key] for line in history]
         marker = "o" if len(epochs) < 3 else None
-        axes.plot(epochs, values, label=name, marker=marker, **line_style(index))
+        axes.plot(epochs, values, label=label(name), marker=marker, **styles[name])
         for border in stage_borders(history):
-            axes.axvline(border, color=line_style(index)["color"], linewidth=0.8, linestyle=":")
+            axes.axvline(border, color=styles[name]["color"], linewidth=0.8, linestyle=":")
     axes.set(xlabel="epoch", ylabel=VALIDATION[key], title=title)
     axes.locator_params(axis="x", integer=True)
     if key == "validation_perplexity":
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:.0f}")
         axes.yaxis.set_minor_formatter("{x:.0f}")
-    else:
-        axes.set_ylim(bottom=min(0.0, *(line[key] for line in lines)) if lines else 0.0)
-    axes.legend(frameon=False)
+    elif key == "validation_difference":
+        scale_differences(axes)
+        mark_lower_bound(axes)
+    label_lines(figure)
     return figure
 
 
@@ -53,15 +63,29 @@ def stage_borders(history: Sequence[Metrics]) -> list[float]:
     return [place + 0.5 for place in range(1, len(stages)) if stages[place] != stages[place - 1]]
 
 
-def draw_by_length(evaluations: Mapping[str, Measured], title: str = "") -> Figure:
-    """Draw the cross-entropy difference, or the accuracy, by the length of strings, a line for each name."""
+def draw_by_length(
+    evaluations: Mapping[str, Measured], title: str = "", training: tuple[int, int] | None = None
+) -> Figure:
+    """Draw the cross-entropy difference, or the accuracy, by the length of strings, a line for each name.
+
+    Args:
+        evaluations: the results, by the names of the models.
+        title: the title of the figure.
+        training: the smallest and the greatest length of the training strings, to be marked.
+    """
     figure, axes = new_axes()
-    shown = ""
-    for index, (name, evaluation) in enumerate(evaluations.items()):
+    styles, shown = model_styles(evaluations), ""
+    for name, evaluation in evaluations.items():
         values, shown = evaluation.values_by_length(), evaluation.shown
         marker = "o" if len(values) < 3 else None
-        axes.plot(list(values), list(values.values()), label=name, marker=marker, **line_style(index))
+        axes.plot(list(values), list(values.values()), label=label(name), marker=marker, **styles[name])
     axes.set(xlabel="length", ylabel=shown, title=title)
-    axes.axhline(1 if shown == "accuracy" else 0, color="#888888", linewidth=0.8)
-    axes.legend(frameon=False)
+    if training is not None:
+        mark_training_lengths(axes, *training)
+    if shown == "accuracy":
+        axes.axhline(1, color="#888888", linewidth=0.8)
+    else:
+        scale_differences(axes)
+        mark_lower_bound(axes)
+    label_lines(figure)
     return figure

@@ -13,6 +13,7 @@ import numpy as np
 from ndstack import zoo
 from ndstack.analysis.explorer.answer import Json, answer
 from ndstack.analysis.explorer.requests import RequestQueue
+from ndstack.analysis.explorer.tour import STEPS, as_json
 from ndstack.analysis.source import EXAMPLES, Source, open_source
 from ndstack.errors import NdstackError
 from ndstack.grammars import CFG, read_grammar
@@ -81,6 +82,7 @@ class Catalogue:
         self._open: dict[str, Source] = {}
         for name in names:
             self._add(open_source(name, read))
+        self._given = len(self._open)
         self._names = {_short(name): name for name in zoo.names()} | {name: name for name in EXAMPLES}
         self._lazy = [name for name in self._names if examples and name not in self._open]
 
@@ -109,6 +111,14 @@ class Catalogue:
                     self._open[identifier] = dataclasses.replace(found, name=identifier)
         return self._open[identifier]
 
+    def tour(self) -> Json:
+        """Return the steps of the guided tour, and whether the page begins with it.
+
+        The page begins with the tour if no models are given; there is no tour without the models that ship.
+        """
+        there = all(step.model in self._lazy for step in STEPS)
+        return {"first": there and not self._given, "steps": as_json() if there else []}
+
     def describe(self, identifier: str) -> Json:
         """Return what the page needs to know about a model."""
         source = self.source(identifier)
@@ -120,15 +130,16 @@ class Catalogue:
             "examples": list(_PICTURED.get(identifier, ())) if source.run is None else [],
         }
 
-    def look(self, identifier: str, text: str, page: str | None = None) -> Json:
+    def look(self, identifier: str, text: str, page: str | None = None, number: int | None = None) -> Json:
         """Return the answer about one string; see `ndstack.analysis.explorer.answer`.
 
         Args:
             identifier: the identifier of the model.
             text: the string as typed.
             page: the page whose later requests supersede this one, if any; see `RequestQueue`.
+            number: the number that the page gave to the request.
         """
-        check, key = self.requests.register(page), (identifier, text)
+        check, key = self.requests.register(page, number), (identifier, text)
         if (known := self._answers.get(key)) is not None:
             return known
         source = self.source(identifier)

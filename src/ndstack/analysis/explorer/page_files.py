@@ -8,7 +8,17 @@ from importlib.resources import files
 
 from ndstack.analysis.explorer.answer import Json
 
-SCRIPTS = ("core.js", "timeline.js", "wfa.js", "stacks.js", "bars.js", "tree.js", "app.js")
+SCRIPTS = (
+    "core.js",
+    "sources.js",
+    "tour.js",
+    "timeline.js",
+    "wfa.js",
+    "stacks.js",
+    "bars.js",
+    "tree.js",
+    "app.js",
+)
 TYPES = {"style.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
 """The files of the page besides index.html; nothing else is served."""
 

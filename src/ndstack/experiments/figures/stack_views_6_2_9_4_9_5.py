@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ndstack import model_names
 from ndstack.analysis.figures.pca import draw_points
 from ndstack.analysis.figures.picture import heat_map
 from ndstack.experiments.experiment import Experiment, Output
@@ -33,7 +34,7 @@ def draw_evolution(output: Output, experiment: Experiment, runs: Sequence[Finish
     for (label, one), axes in zip(panels.items(), grid[0], strict=True):
         view = one.evolution()
         heat_map(axes, np.array(view.values), colors=GREYS)
-        axes.set(title=label, xlabel="position", ylabel="epoch")
+        axes.set(title=model_names.label(label), xlabel="position", ylabel="epoch")
         axes.set_yticks([0, len(view.values) - 1], [str(view.epochs[0]), str(view.epochs[-1])])
     return figure
 
@@ -45,7 +46,7 @@ def draw_readings(output: Output, experiment: Experiment, runs: Sequence[Finishe
         return _nothing(output)
     best = min(able, key=lambda one: one.score)
     view = best.readings()
-    title = f"{best.record.model} on {best.language}"
+    title = f"{model_names.label(best.record.model)} on {best.language}"
     return draw_points(np.array(view.points), np.array(view.variance), view.labels, title).figure
 
 

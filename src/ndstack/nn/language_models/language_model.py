@@ -141,15 +141,15 @@ class LanguageModel(Recordable, torch.nn.Module):
 
     def _enter(
         self, symbols: Tensor, state: NetworkState | None
-    ) -> tuple[Tensor, NetworkState, Tensor | None]:
+    ) -> tuple[Tensor, NetworkState | None, Tensor | None]:
         """Return what the backbone reads, from which state, and its output before that, if any."""
         self._check(symbols)
         if state is not None:
             return self._embed(symbols), state, None
-        state = self.start(symbols.shape[0])
         if self.bos:
             symbols = torch.nn.functional.pad(symbols, (1, 0), value=self.boundary)
-            return self._embed(symbols), state, None
+            return self._embed(symbols), None, None
+        state = self.start(symbols.shape[0])
         return self._embed(symbols), state, self.backbone.initial_output(state)
 
     def logits(self, words: Words) -> Tensor:

@@ -33,7 +33,7 @@ from ndstack.nn.networks.padding import Lengths
 from ndstack.nn.networks.positions import sinusoidal_positions
 from ndstack.nn.networks.ragged import RaggedState
 from ndstack.nn.networks.state import NetworkState
-from ndstack.ops.runtime.tracing import refuse_recording
+from ndstack.ops.runtime.tracing import refuse_recording, untraced
 from ndstack.settings.model import DEFAULTS
 from ndstack.stacks.base import AnyStack, Stack, State
 from ndstack.stacks.state import Device
@@ -80,6 +80,8 @@ class TransformerLayer(torch.nn.Module):
             h: [B, n, d_model].
             state: of the attention, after the inputs before these; a fresh one if not given.
         """
+        if torch.compiler.is_dynamo_compiling() and isinstance(self.attention, StackAttention):
+            return untraced(self.forward, h, state)
         attended, state = self.attention(self.attention_norm(h), state)
         h = h + self.dropout(attended)
         h = h + self.dropout(self.feedforward(self.feedforward_norm(h)))

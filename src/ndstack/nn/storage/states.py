@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.nn.networks.state import NetworkState
-from ndstack.ops.nondeterministic import Chart, PackedChart
+from ndstack.ops.nondeterministic import Chart, DeviceChart, PackedChart
 from ndstack.stacks import State
 
 STRUCTURE = "structure"
@@ -56,6 +56,9 @@ def _describe(value: object, tensors: dict[str, Tensor]) -> dict[str, object]:
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         own = {name: _describe(part, tensors) for name, part in fields.items()}
         return {"state": type(value).__name__, "fields": own}
+    if isinstance(value, DeviceChart):
+        numbers = {name: _describe(part, tensors) for name, part in value.pack().items()}
+        return {"device_chart": {"automaton": value.store.automaton, "time": value.time, **numbers}}
     if isinstance(value, Chart):
         packed = value.pack()
         parts = {"columns": packed.columns, "lost": packed.lost}
@@ -81,6 +84,12 @@ def _restore(structure: Any, tensors: Mapping[str, Tensor]) -> Any:
         restored = {name: _restore(part, tensors) for name, part in fields.items()}
         _check_batch(kind, restored.values())
         return kind(**restored)
+    if "device_chart" in structure:
+        parts = dict(structure["device_chart"])
+        automaton, time = parts.pop("automaton"), parts.pop("time")
+        return DeviceChart.unpack(
+            automaton, time, {name: _restore(part, tensors) for name, part in parts.items()}
+        )
     if "chart" in structure:
         chart = structure["chart"]
         columns, lost = _restore(chart["columns"], tensors), _restore(chart["lost"], tensors)

@@ -176,7 +176,7 @@ class _Run(Operation):
             call.normalized, call.by_state, arrays, ok, call.limit,
         )  # fmt: skip
         call.trusted = torch.from_numpy(ok)
-        ctx.call = call
+        ctx.call, ctx.arrays = call, (shape, past, net, begin, arrays)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*weights[:3], *first, *trace)
         last = trace.cells[:, -1].clone()
@@ -189,7 +189,7 @@ class _Run(Operation):
         refuse_second_derivatives()
         call: _Call = ctx.call
         saved = ctx.saved_tensors
-        weights, first, trace = saved[:3], saved[3:6], _Trace(*saved[6:])
+        first, trace = saved[3:6], _Trace(*saved[6:])
         at, start, dtype = call.chart.store.layout, call.chart.time, trace.gates.dtype
         batch, steps = trace.gates.shape[:2]
         sizes = _Sizes.of(call, trace.hidden.shape[2], trace.vectors.shape[2], steps)
@@ -212,20 +212,17 @@ class _Run(Operation):
         shapes = (traced[0], (batch, steps, sizes.actions + sizes.vector), *begun, traced[5])
         out = [empty(dtype, *shape) for shape in shapes]
         gates, controls = out[:2]
-        shape, past = call.chart.arrays(start + steps)
-        layers = (*(weight.t() for weight in weights), controls.new_zeros(controls.shape[2]))
-        net = Net(*_arrays(dtype, layers, sizes.net()))
-        groups = (first, begun), (given, asked)
-        arrays = [_arrays(dtype, *group) for group in groups]
+        shape, past, net, begin, seen = ctx.arrays  # of memory that is saved, so nobody has changed it
+        arrays = _arrays(dtype, given, asked)
         into = tuple(written(tensor, dtype, *shape) for tensor, shape in zip(out, shapes, strict=True))
-        seen, choice = Trace(*_arrays(dtype, trace, traced)), (call.normalized, call.by_state)
+        choice = call.normalized, call.by_state
 
         def work(lo: int, hi: int) -> None:
-            sums = passed or [zeros(dtype, 1, size) for size in rooms]
+            sums = passed or [empty(dtype, 1, size) for size in rooms]
             adjoint = Adjoint(*(written(t, dtype, len(t), n) for t, n in zip(sums, rooms, strict=True)))
             loops.backward(
                 shape, past, adjoint, passed is not None, lo, hi, start, net,
-                arrays[0], *choice, seen, arrays[1], into,
+                begin, *choice, seen, arrays, into,
             )  # fmt: skip
 
         beside.wait_for_backward(loops.__name__)

@@ -10,11 +10,13 @@
 | `log_space.py` | readings and attention by `reference.py` |
 | `chart.py`, `store.py` | the chart as one value, and its memory |
 | `cpu/` | compiled; `forward.py` is one step (push, replace, pop), `backward.py` its gradient |
-| `portable/` | plain torch, for any device |
+| `portable/` | torch operations, for any device |
+| `backends.py` | which of them runs where |
 
 Importing this package compiles nothing and does not import numba.
 """
 
+from ndstack.ops.nondeterministic.backends import fuses, run_fused
 from ndstack.ops.nondeterministic.chart import Chart, PackedChart
 from ndstack.ops.nondeterministic.cpu.steps import Advanced, advance
 from ndstack.ops.nondeterministic.guarded_scan import scan
@@ -27,18 +29,23 @@ from ndstack.ops.nondeterministic.guarded_steps import (
 )
 from ndstack.ops.nondeterministic.invalid_sequences import invalid_steps, invalidate_together, mark, withhold
 from ndstack.ops.nondeterministic.log_space import in_log_space
+from ndstack.ops.nondeterministic.portable.chart import DeviceChart
+from ndstack.ops.nondeterministic.portable.steps import distrusted, start_device_chart, warn_of_loss
 from ndstack.ops.nondeterministic.precision_guard import next_format, redo
 from ndstack.ops.nondeterministic.settings import Setting, action_sizes
 
 __all__ = [
     "Advanced",
     "Chart",
+    "DeviceChart",
     "History",
     "PackedChart",
     "Setting",
     "Stepped",
     "action_sizes",
     "advance",
+    "distrusted",
+    "fuses",
     "in_log_space",
     "invalid_steps",
     "invalidate_together",
@@ -46,8 +53,11 @@ __all__ = [
     "mark",
     "next_format",
     "redo",
+    "run_fused",
     "run_steps",
     "scan",
     "start_chart",
+    "start_device_chart",
+    "warn_of_loss",
     "withhold",
 ]

@@ -21,16 +21,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ndstack.ops.nondeterministic import memory
 from ndstack.ops.nondeterministic.invalid_sequences import invalid_steps, mark, withhold
 from ndstack.ops.nondeterministic.log_space import in_log_space
+from ndstack.ops.nondeterministic.portable.scan import automaton_of
 from ndstack.ops.nondeterministic.precision_guard import finite_sequences, next_format, redo
 from ndstack.ops.nondeterministic.settings import Setting
+from ndstack.ops.runtime import devices
 from ndstack.ops.runtime.autograd import Context, Gradients, Operation, refuse_second_derivatives
 from ndstack.ops.runtime.lazy import LazyModule
 from ndstack.ops.runtime.tracing import refuse_transforms
 
 BACKENDS: dict[str, Any] = {
-    name: LazyModule(f"ndstack.ops.nondeterministic.{name}.scan") for name in ("cpu", "portable")
+    name: LazyModule(f"ndstack.ops.nondeterministic.{name}.scan") for name in ("cpu", "portable", "triton")
 }
 """The fast backends. Each has `run` and `gradient`."""
 
@@ -54,6 +57,9 @@ def scan(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
 def _guarded(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
     """By a fast backend, and in a wider format where that is not to be trusted."""
     trusted: list[Tensor] = []
+    if setting.backend != "cpu":
+        differentiable = actions.requires_grad and torch.is_grad_enabled()
+        memory.check_room(automaton_of(setting), len(actions), actions.shape[1], actions, differentiable)
     reading, attention = _Fast.apply(actions, setting, trusted)
     results = (reading, attention) if setting.attend else (reading,)
 
@@ -65,7 +71,17 @@ def _guarded(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
 
 
 def _in_wider_format(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
-    return next_format(actions.dtype, scan, in_log_space)(actions.double(), setting)
+    if setting.backend == "cpu":
+        return next_format(actions.dtype, scan, in_log_space)(actions.double(), setting)
+    if devices.has_double(actions.device):
+        return next_format(actions.dtype, scan, _compiled)(actions.double(), setting)
+    return _compiled(actions, setting)
+
+
+def _compiled(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
+    """By compiled code, which normalises every step on its own and goes to log space if need be."""
+    found = scan(actions.cpu().double(), setting._replace(backend="cpu"))
+    return found[0].to(actions), found[1].to(actions)
 
 
 class _Fast(Operation):
@@ -101,7 +117,8 @@ class _Fast(Operation):
             return [_gradient_again(setting, actions[rows], shown[rows], weights)]
 
         (result,) = redo([result], known & ~finite_sequences(result), again)
-        if not known.all():  # nothing follows from derivatives that are not numbers
+        if not devices.on_host(known) or not known.all():
+            # nothing follows from derivatives that are not numbers
             result = result.masked_fill(~known[:, None, None], math.nan)
         return result, None, None
 

@@ -5,7 +5,8 @@ trusted, it is made again from these in float64; where float64 is not enough, th
 space. With a window the log weights are forgotten after a while, so charts with a window are in float64 from
 the beginning.
 
-The compiled code does all this on the CPU, wherever the log weights are.
+On the CPU this is done by compiled code, after every call; on other devices by torch operations, as
+`portable.steps` says.
 """
 
 from __future__ import annotations
@@ -19,12 +20,17 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
+from ndstack.ops.nondeterministic import memory
 from ndstack.ops.nondeterministic.chart import Chart
 from ndstack.ops.nondeterministic.cpu.steps import advance
 from ndstack.ops.nondeterministic.log_space import LogSpaceChart
+from ndstack.ops.nondeterministic.portable import steps as on_device
+from ndstack.ops.nondeterministic.portable.chart import DeviceChart
+from ndstack.ops.nondeterministic.portable.scan import automaton_of
 from ndstack.ops.nondeterministic.precision_guard import next_format, redo
 from ndstack.ops.nondeterministic.precision_limits import LIMITS
 from ndstack.ops.nondeterministic.settings import Setting, action_sizes
+from ndstack.ops.runtime import devices
 
 History = tuple[Tensor, ...]
 """Log weights of all steps so far, in chunks [B, n, A] or steps [B, A]."""
@@ -35,7 +41,7 @@ class Stepped(NamedTuple):
 
     reading: Tensor
     attention: Tensor | None
-    chart: Chart
+    chart: Chart | DeviceChart
 
 
 def start_chart(setting: Setting, batch: int, steps: int, dtype: torch.dtype) -> Chart:
@@ -46,7 +52,11 @@ def start_chart(setting: Setting, batch: int, steps: int, dtype: torch.dtype) ->
 
 
 def run_steps(
-    setting: Setting, chart: Chart | None, time: int, history: History | None, weights: Tensor
+    setting: Setting,
+    chart: Chart | DeviceChart | None,
+    time: int,
+    history: History | None,
+    weights: Tensor,
 ) -> Stepped:
     """Steps with the given log weights.
 
@@ -56,18 +66,63 @@ def run_steps(
         history: of the steps so far; None if it is forgotten.
         weights: [B, n, A].
     """
+    known = None if history is None else (*history, weights)
+    if isinstance(chart, DeviceChart) or (setting.backend != "cpu" and chart is None):
+        return _steps_on_device(setting, chart, time, history, weights)
     if weights.is_meta:
-        raise NdstackError("steps of a nondeterministic stack need numbers, but the tensors are on meta")
+        raise NdstackError("compiled steps of a nondeterministic stack need numbers, not tensors on meta")
     if chart is None:
         chart = start_chart(setting, len(weights), time + weights.shape[1], weights.dtype)
         if time:
             past = join_history(history or (), setting, len(weights), time)
-            chart = _steps(setting, chart, history, past.cpu()).chart
+            chart = _compiled(_steps(setting, chart, history, past.cpu()).chart)
     elif not chart.lost.is_cpu:
         chart = chart.map(Tensor.cpu)
-    known = None if history is None else (*history, weights)
-    reading, attention, chart = _steps(setting, chart, known, weights.cpu())
-    return Stepped(reading.to(weights), None if attention is None else attention.to(weights), chart)
+    reading, attention, after = _steps(setting, chart, known, weights.cpu())
+    return Stepped(reading.to(weights), None if attention is None else attention.to(weights), after)
+
+
+def _compiled(chart: Chart | DeviceChart) -> Chart:
+    assert isinstance(chart, Chart)
+    return chart
+
+
+def _steps_on_device(
+    setting: Setting, chart: DeviceChart | None, time: int, history: History | None, weights: Tensor
+) -> Stepped:
+    """Steps by torch operations; the charts are looked at when that is due."""
+    batch, steps, device = len(weights), weights.shape[1], weights.device
+    if chart is None:
+        differentiable = weights.requires_grad and torch.is_grad_enabled()
+        memory.check_room(automaton_of(setting), batch, time + steps, weights, differentiable)
+        chart = on_device.start_device_chart(setting, batch, time + steps, weights.dtype, device)
+        if time:
+            past = join_history(history or (), setting, batch, time)
+            chart = on_device.advance_device_chart(setting, chart, past.to(chart.dtype)).chart
+    done = on_device.advance_device_chart(setting, chart, weights.to(chart.dtype))
+    dtype = done.chart.dtype
+    if weights.is_meta or not on_device.due(done.chart, steps) or not on_device.distrusted(done.chart):
+        return _as_given(done, weights)
+    if history is None or steps == 1:  # what was read before, or cannot be made again, may be wrong
+        on_device.warn_of_loss("float64" if history is None else str(dtype).removeprefix("torch."))
+    if history is None:
+        return _as_given(done, weights)
+    past = join_history((*history, weights), setting, batch)
+    if dtype == torch.float32 and devices.has_double(device):
+        fresh = on_device.start_device_chart(setting, batch, past.shape[1], torch.float64, device)
+        done = on_device.advance_device_chart(setting, fresh, past.double())
+        if not on_device.distrusted(done.chart):
+            reading, attention, after = _as_given(done, weights)
+            return Stepped(reading[:, -steps:], None if attention is None else attention[:, -steps:], after)
+    on_cpu = run_steps(setting._replace(backend="cpu"), None, 0, (), past.double().cpu())
+    attention = None if on_cpu.attention is None else on_cpu.attention[:, -steps:].to(weights)
+    return Stepped(on_cpu.reading[:, -steps:].to(weights), attention, on_cpu.chart)
+
+
+def _as_given(done: on_device.DeviceStepped, weights: Tensor) -> Stepped:
+    """What steps gave, in the dtype of the weights."""
+    attention = None if done.attention is None else done.attention.to(weights.dtype)
+    return Stepped(done.reading.to(weights.dtype), attention, done.chart)
 
 
 def _steps(setting: Setting, chart: Chart, history: History | None, weights: Tensor) -> Stepped:

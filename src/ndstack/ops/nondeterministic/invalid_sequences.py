@@ -14,11 +14,12 @@ import math
 import torch
 from torch import Tensor
 
+from ndstack.ops.runtime import devices
 from ndstack.ops.runtime.autograd import Context, Gradients, Operation, refuse_second_derivatives
 
 
 def invalid_steps(weights: Tensor, vectors: Tensor | None = None) -> Tensor | None:
-    """Which steps of which sequences are invalid, [B, n]; None if there are none.
+    """Which steps of which sequences are invalid, [B, n]; None if there are none, and a look costs nothing.
 
     Args:
         weights: [B, n, A], log weights.
@@ -29,7 +30,9 @@ def invalid_steps(weights: Tensor, vectors: Tensor | None = None) -> Tensor | No
     bad = ~(weights.detach().amax(-1) < math.inf)
     if vectors is not None:
         bad |= ~vectors.detach().isfinite().all(-1)
-    return bad.long().cumsum(1) > 0 if bool(bad.any()) else None
+    if devices.on_host(bad) and not bool(bad.any()):
+        return None
+    return bad.long().cumsum(1) > 0
 
 
 def withhold(given: Tensor, invalid: Tensor) -> Tensor:
@@ -40,7 +43,7 @@ def withhold(given: Tensor, invalid: Tensor) -> Tensor:
 
 def invalidate_together(weights: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
     """Log weights and vectors; vectors that are not finite make the weights invalid, and are withheld."""
-    if math.isfinite(vectors.detach().sum().item()):
+    if devices.on_host(vectors) and math.isfinite(vectors.detach().sum().item()):
         return weights, vectors
     invalid = invalid_steps(weights, vectors)
     if invalid is None:

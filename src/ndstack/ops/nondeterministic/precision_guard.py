@@ -34,11 +34,19 @@ def redo(
         untrusted: [B], which sequences are not to be trusted.
         again: gives the results of some sequences, by their places in the batch, in a wider format.
     """
-    rows = untrusted.nonzero().squeeze(-1)
+    rows = places(untrusted)
     if len(rows) == 0:
         return tuple(results)
     pairs = zip(results, again(rows), strict=True)
     return tuple(result.index_copy(0, rows, better.to(result)) for result, better in pairs)
+
+
+def places(flags: Tensor) -> Tensor:
+    """The places of a batch with a flag, [B], that is set.
+
+    All looks of the guard go through here, once per sequence and pass, because on a GPU a look waits.
+    """
+    return flags.nonzero().squeeze(-1)
 
 
 def finite_sequences(*tensors: Tensor | None) -> Tensor:

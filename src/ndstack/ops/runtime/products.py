@@ -45,6 +45,26 @@ def add_scaled(factor, values, result):
 
 
 @_compiled
+def multiply_pattern(values, first, length, pattern, out, place):
+    """out[place + j] = values[first + j] pattern[j % pattern.size], for j < length."""
+    size = pattern.size
+    for chunk in range(0, length, size):
+        count = size if length - chunk > size else length - chunk
+        for j in range(count):
+            out[place + chunk + j] = values[first + chunk + j] * pattern[j]
+
+
+@_compiled
+def add_to_pattern(values, first, length, pattern):
+    """pattern[j % pattern.size] += values[first + j], for j < length."""
+    size = pattern.size
+    for chunk in range(0, length, size):
+        count = size if length - chunk > size else length - chunk
+        for j in range(count):
+            pattern[j] += values[first + chunk + j]
+
+
+@_compiled
 def add_product(vector, matrix, result):
     """result += vector matrix, of shapes [K], [K, J], [J]; four rows at a time."""
     whole = vector.size - vector.size % 4

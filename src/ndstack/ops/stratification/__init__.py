@@ -1,8 +1,8 @@
-"""Stratification stacks: compiled on a CPU, plain torch elsewhere.
+"""Stratification stacks: compiled on a CPU, Triton or plain torch elsewhere.
 
 This module is all that the rest of the package may use of this folder. `reference.py` has the equations in
 plain torch; `loops.py` (whole sequences) and `step_loops.py` (single steps) are the compiled version, of
-which `cpu.py` makes differentiable operations.
+which `cpu.py` makes differentiable operations; `gpu.py` has the scan in Triton.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ndstack.ops.runtime import stack_step
+from ndstack.ops.runtime import backends, stack_step
 from ndstack.ops.runtime.autograd import compilable
 from ndstack.ops.runtime.lazy import LazyModule
 from ndstack.ops.runtime.stack_step import NO_LIMIT
 from ndstack.ops.stratification import reference
 
 if TYPE_CHECKING:
-    from ndstack.ops.stratification import cpu
+    from ndstack.ops.stratification import cpu, gpu
 else:
     cpu = LazyModule("ndstack.ops.stratification.cpu")
+    gpu = LazyModule("ndstack.ops.stratification.gpu")
 
 
 def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,6 +76,8 @@ def scan(
     """
     if actions.shape[1] == 0:
         return vectors[:, :0], strengths
+    if backends.choose(vectors.device) == "triton":
+        return gpu.scan(strengths, actions, vectors, logits)
     if compilable(vectors):
         return cpu.scan(strengths, actions, vectors, logits)
     return reference.scan(strengths, actions, vectors, logits)

@@ -9,8 +9,12 @@ Element i, pushed at step i, has a vector v[i], never changed, and a strength s_
 This is plain torch, for any device; `__init__.py` describes the arguments.
 """
 
+import math
+
 import torch
 from torch import Tensor
+
+from ndstack.ops.runtime import devices
 
 
 def update(strengths: Tensor, push: Tensor, pop: Tensor) -> Tensor:
@@ -35,18 +39,19 @@ def step(elements: Tensor, actions: Tensor, vectors: Tensor) -> tuple[Tensor, Te
 
 def scan(strengths: Tensor, actions: Tensor, vectors: Tensor, logits: bool) -> tuple[Tensor, Tensor]:
     """Make a whole sequence of steps."""
-    n, weights = actions.shape[1], []
+    n, each = actions.shape[1], []
     push, pop = (actions.sigmoid() if logits else actions).unbind(2)
     for t in range(n):
         strengths = update(strengths, push[:, t], pop[:, t])
-        weights.append(torch.nn.functional.pad(reading_weights(strengths), (0, n - t - 1)))
-    readings = torch.stack(weights, dim=1) @ vectors
-    if not vectors.is_meta and not bool(vectors.isfinite().all()):
-        # 0 nan is nan, but not for elements that are yet to come
-        first = vectors.shape[1] - n
-        known = [vectors[:, : first + t + 1] for t in range(n)]
-        readings = torch.cat([w[:, None, : v.shape[1]] @ v for w, v in zip(weights, known, strict=True)], 1)
-    return readings, strengths
+        each.append(torch.nn.functional.pad(reading_weights(strengths), (0, n - t - 1)))
+    weights = torch.stack(each, dim=1)
+    if devices.on_host(vectors) and bool(vectors.isfinite().all()):
+        return weights @ vectors, strengths
+    # What is not a number makes all readings from there on such, but not those before.
+    finite = vectors.isfinite()
+    known = (~finite).long().cumsum(1)[:, vectors.shape[1] - n :] == 0
+    readings = weights @ torch.where(finite, vectors, 0.0)
+    return readings * readings.new_ones(()).where(known, math.nan), strengths
 
 
 def _above(strengths: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""Superposition stacks: compiled on a CPU, plain torch elsewhere.
+"""Superposition stacks: compiled on a CPU, Triton or plain torch elsewhere.
 
 This module is all that the rest of the package may use of this folder. `reference.py` has the equations in
 plain torch; `loops.py` (whole sequences) and `step_loops.py` (single steps) are the compiled version, of
-which `cpu.py` makes differentiable operations.
+which `cpu.py` makes differentiable operations; `gpu.py` has the scan in Triton.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ndstack.ops.runtime import stack_step
+from ndstack.ops.runtime import backends, stack_step
 from ndstack.ops.runtime.autograd import compilable
 from ndstack.ops.runtime.lazy import LazyModule
 from ndstack.ops.runtime.stack_step import NO_LIMIT
 from ndstack.ops.superposition import reference
 
 if TYPE_CHECKING:
-    from ndstack.ops.superposition import cpu
+    from ndstack.ops.superposition import cpu, gpu
 else:
     cpu = LazyModule("ndstack.ops.superposition.cpu")
+    gpu = LazyModule("ndstack.ops.superposition.gpu")
 
 
 def step(cells: Tensor, actions: Tensor, vectors: Tensor, depth: int | None) -> tuple[Tensor, Tensor]:
@@ -89,6 +90,8 @@ def scan(
     """
     if vectors.shape[1] == 0:
         return vectors, cells
+    if backends.choose(cells.device) == "triton":
+        return gpu.scan(cells, actions, vectors, depth or NO_LIMIT, logits, only_readings)
     if compilable(cells):
         return cpu.scan(cells, actions, vectors, depth or NO_LIMIT, logits, only_readings)
     return reference.scan(cells, actions, vectors, depth, logits, only_readings)

@@ -4,7 +4,6 @@
 const saved = $("saved") ? JSON.parse($("saved").textContent) : null;
 const state = { model: "", text: "", t: 0, stack: 0, run: 0 };
 const SHORT = 16; // up to so many steps, the cards stand beside the time axis
-const PAGE = Array.from({ length: 4 }, () => Math.random().toString(36).slice(2, 10)).join(""); // names this page
 let computing = null; // what ends the work that is under way
 let view = null, timeline = null, tree = null, player = null, drawn = 0;
 
@@ -17,18 +16,6 @@ const runNow = () => {
 function say(text, error = false) {
   $("message").textContent = text;
   $("message").className = error ? "error" : "";
-}
-
-async function ask(path, body, signal) {
-  const post = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  let answer;
-  try {
-    answer = await fetch(path, { ...post, signal });
-  } catch {
-    throw new Error("The server does not answer; is ndstack explore still running?");
-  }
-  if (!answer.ok) throw new Error((await answer.json().catch(() => ({ error: answer.statusText }))).error);
-  return answer;
 }
 
 /** Do what asks the server: say so if it takes a while, and let it be stopped. Newer work supersedes it. */
@@ -62,8 +49,7 @@ const look = (place = {}) => work((signal) => read(signal, place));
 
 async function read(signal, place) {
   state.text = $("text").value;
-  const body = { model: state.model, text: state.text, page: PAGE };
-  const found = await (await ask("api/look", body, signal)).json();
+  const found = await source.look(state.model, state.text, signal);
   signal.throwIfAborted();
   say("");
   present(found, place);
@@ -72,7 +58,7 @@ async function read(signal, place) {
 /** End the work under way, here and in the server. */
 function stopComputing() {
   if (computing) computing.abort();
-  ask("api/stop", { page: PAGE }).catch(() => {});
+  source.stop();
 }
 
 function present(found, place) {
@@ -108,10 +94,12 @@ function draw() {
   $("time-note").textContent = timeNote(stack, automaton);
   $("stacks-title").textContent = automaton ? "Most probable stacks" : "Stacks";
   drawTreeCard(automaton, run);
+  Tour.light();
   show();
 }
 
 function drawStack(stack, automaton, run) {
+  if (run) timeline.blocks(run, automaton, `its stack at each time, top above; ${runText(automaton, run)}`);
   if (automaton && automaton.posterior) {
     const among = automaton.accepting ? "accepting runs" : "runs";
     timeline.heat("Actions", `posterior probability among all ${among} on the whole string`, ["push", "replace", "pop"],
@@ -124,7 +112,6 @@ function drawStack(stack, automaton, run) {
   const shares = stack.readings.every((row) => row.every((x) => x >= 0 && x < 1.001))
     && !stack.reading_names.some((name) => /(^|, )v\d+$/.test(name));
   timeline.heat("Readings", meaning, stack.reading_names, stack.readings, shares ? 1 : 0);
-  if (run) timeline.blocks(run, automaton, `its stack at each time, top above; ${runText(automaton, run)}`);
   if (automaton) drawWFA(timeline, automaton);
 }
 
@@ -186,6 +173,7 @@ function show() {
   const hash = new URLSearchParams({ model: state.model, text: view.text, t });
   if (state.stack) hash.set("stack", state.stack);
   if (state.run) hash.set("run", state.run);
+  if (Tour.at >= 0) hash.set("tour", Tour.at + 1);
   if (!saved) history.replaceState(null, "", `#${hash}`);
 }
 
@@ -195,23 +183,29 @@ function go(time) {
   show();
 }
 
+const shownAs = (label, shape) => {
+  $("play").setAttribute("aria-label", label);
+  $("play").querySelector("path").setAttribute("d", shape);
+};
+
+function pause() {
+  clearInterval(player);
+  player = null;
+  shownAs("Play", "M4 2.5v11L13 8z");
+}
+
 function play() {
-  const shown = (label, shape) => {
-    $("play").setAttribute("aria-label", label);
-    $("play").querySelector("path").setAttribute("d", shape);
-  };
-  const stop = () => { clearInterval(player); player = null; shown("Play", "M4 2.5v11L13 8z"); };
-  if (player) return stop();
+  if (player) return pause();
   if (!view) return;
   if (state.t >= view.inputs.length) go(0);
-  shown("Pause", "M4 3h3v10H4zM9 3h3v10H9z");
-  player = setInterval(() => { go(state.t + 1); if (state.t >= view.inputs.length) stop(); }, 650);
+  shownAs("Pause", "M4 3h3v10H4zM9 3h3v10H9z");
+  player = setInterval(() => { go(state.t + 1); if (state.t >= view.inputs.length) pause(); }, 650);
 }
 
 const choose = (id, text, place = {}) => work(async (signal) => {
   $("model").value = id;
   try {
-    const model = await (await ask(`api/models/${encodeURIComponent(id)}`, null, signal)).json();
+    const model = await source.model(id, signal);
     signal.throwIfAborted();
     state.model = model.id;
     describe(model);
@@ -229,13 +223,18 @@ function describe(model) {
   const comma = model.alphabet.some((symbol) => symbol.length > 1) ? "," : "";
   const listed = symbols.map((one, place) => (one === " " && place ? `${comma} ` : one));
   $("hint").replaceChildren(`${model.label} · reads`, ...listed, model.alphabet.length > 24 ? " …" : "",
-    saved ? "" : ` · up to ${model.longest} symbols`);
+    saved || source === Published ? "" : ` · up to ${model.longest} symbols`);
   $("examples").replaceChildren(...model.examples.map((value) => html("option", { value })));
+  $("chips").replaceChildren(...(saved ? [] : model.examples).map((value) => {
+    const chip = html("button", { type: "button", title: `Read ${value}` }, value);
+    chip.addEventListener("click", () => { $("text").value = value; look(); });
+    return chip;
+  }));
 }
 
 /** Type a string of the language. */
 async function fill(signal) {
-  const { text } = await (await ask("api/sample", { model: state.model }, signal)).json();
+  const text = await source.sample(state.model, $("text").value, signal);
   signal.throwIfAborted();
   $("text").value = text;
 }
@@ -248,8 +247,7 @@ const sample = () => work(async (signal) => {
 async function save() {
   try {
     const { model, t, stack, run } = state;
-    const page = saved ? null : await (await ask("api/save", { model, text: view.text, t, stack, run })).blob();
-    if (!page) return;
+    const page = await source.save({ model, text: view.text, t, stack, run });
     const address = URL.createObjectURL(page);
     html("a", { href: address, download: `ndstack-${model.replace(/[^\w.-]/g, "_")}.html` }).click();
     setTimeout(() => URL.revokeObjectURL(address), 10000);
@@ -271,7 +269,18 @@ async function copyLink() {
 function fromHash() {
   const hash = new URLSearchParams(location.hash.slice(1));
   const int = (name) => (/^\d+$/.test(hash.get(name) || "") ? Number(hash.get(name)) : undefined);
-  return { model: hash.get("model"), text: hash.get("text") ?? undefined, place: { t: int("t"), stack: int("stack"), run: int("run") } };
+  return { model: hash.get("model"), text: hash.get("text") ?? undefined, tour: int("tour"),
+    place: { t: int("t"), stack: int("stack"), run: int("run") } };
+}
+
+/** Show what the address says, or else a model. */
+async function follow(model) {
+  const wanted = fromHash();
+  if (wanted.tour >= 1 && wanted.tour <= Tour.steps.length) {
+    const { string } = Tour.steps[wanted.tour - 1];
+    if (wanted.text === undefined || wanted.text === string) return Tour.go(wanted.tour - 1, wanted.place);
+  }
+  return choose(wanted.model || model, wanted.text, wanted.place);
 }
 
 function listen() {
@@ -282,7 +291,7 @@ function listen() {
   $("sample").addEventListener("click", sample);
   $("stop").addEventListener("click", stopComputing);
   addEventListener("pagehide", () => {
-    if (!saved) navigator.sendBeacon("api/stop", new Blob([JSON.stringify({ page: PAGE })], { type: "application/json" }));
+    if (!saved) source.leave();
   });
   $("save").addEventListener("click", save);
   $("link").addEventListener("click", copyLink);
@@ -295,15 +304,12 @@ function listen() {
   $("stack").addEventListener("change", () => { state.stack = Number($("stack").value); state.run = 0; draw(); });
   $("run").addEventListener("change", () => { state.run = Number($("run").value); draw(); });
   document.addEventListener("keydown", keys);
-  addEventListener("hashchange", () => {
-    const { model, text, place } = fromHash();
-    if (!saved && model) choose(model, text, place);
-  });
+  addEventListener("hashchange", () => { if (!saved && fromHash().model) follow(); });
   let later = null;
   new ResizeObserver(() => { // of the window, or by a scroll bar
     if ($("main").clientWidth === drawn) return;
     clearTimeout(later);
-    later = setTimeout(draw, 120);
+    later = setTimeout(() => { Tour.room(); draw(); }, 120);
   }).observe($("main"));
 }
 
@@ -339,11 +345,13 @@ async function start() {
     say("A saved view: slide through time; ndstack explore reads other strings.");
     return present(saved.view, saved.place);
   }
+  if (source === Published) $("save").hidden = true;
   try {
-    const models = await (await ask("api/models")).json();
+    const models = await source.models(), { first, steps } = await source.tour();
     $("model").append(...models.map((id) => html("option", { value: id }, id)));
-    const wanted = fromHash();
-    await choose(wanted.model || models[0], wanted.text, wanted.place);
+    Tour.start(steps);
+    if (first && !fromHash().model) await Tour.go(0);
+    else await follow(models[0]);
   } catch (error) {
     say(error.message, true);
   }

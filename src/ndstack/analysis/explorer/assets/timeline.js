@@ -25,7 +25,7 @@ class Timeline {
   x(time) { return LEFT + (time + 0.5) * this.w; }
 
   caption(title, text) {
-    this.box.append(html("div", { class: "caption" }, html("b", {}, title), text ? ` — ${text}` : ""));
+    this.box.append(html("div", { class: "caption", "data-band": title }, html("b", {}, title), text ? ` — ${text}` : ""));
   }
 
   /** A band; returns the drawing for labels and the one over time. */

@@ -163,7 +163,7 @@ def scatter(shape, adjoint, later, t, work, room):
     lowest, last = lowest_of(shape, t), later.begin if later.begin < t - 2 else t - 2
     popped, weights, off, lengths = work.popped, work.weights, work.off, work.counts
     for y in range(S):
-        c = 0
+        c = lowest - lowest  # no literal, for which numba would compile the loops again
         for k in range(lowest, last + 1):
             place = shape.start[k] + (low - first_of(shape, k)) * K
             for u in range(Q):

@@ -38,8 +38,8 @@ def combine(X, off, W, wide, many, counts, length, out, pos):
 
     For r < many and j < length, rounded up to whole steps of two vectors.
     """
-    zero = wide - wide  # no literal, for which numba would compile again
-    combine_apart(X, off, W, zero, wide, zero + 1, many, counts, length, out, pos)
+    zero = wide - wide  # no literal; numba would compile the loops again for each
+    combine_apart(X, off, W, zero, zero + wide, zero + 1, zero + many, counts, length, out, pos)
 
 
 @kernel

@@ -40,8 +40,8 @@ from ndstack.ops.nondeterministic.cpu.blocks import combine, combine_apart
 from ndstack.ops.nondeterministic.cpu.lost_mass import find_floors, largest, log_sum, lost_mass, nothing_lost
 from ndstack.ops.nondeterministic.cpu.places import Places, make_places, moved
 from ndstack.ops.runtime.exponentials import exp_each
-from ndstack.ops.runtime.products import fill
-from ndstack.ops.runtime.simd import kernel, kernel_loop, lanes, maker
+from ndstack.ops.runtime.products import add_to_pattern, fill, multiply_pattern
+from ndstack.ops.runtime.simd import kernel, lanes, maker
 
 
 class Shape(NamedTuple):
@@ -96,7 +96,7 @@ class Work(NamedTuple):
     shares: np.ndarray  # [A], the weights of all actions
     popped: np.ndarray  # [Q * length], A
     uncovering: np.ndarray  # [Q * length], E A
-    pattern: np.ndarray  # [16 * S], E of one state, again and again
+    pattern: np.ndarray  # [16 * S], numbers for each y, again and again
     places: Places
     cell: np.ndarray  # one vector
     off: np.ndarray
@@ -159,29 +159,27 @@ def find_kept(shape, past, t, work, room):
     """kept_{t-1}[d], and the mass that a pop into state r uncovers: sum_{k, u} A kept_k."""
     Q, S = shape.states, shape.symbols
     K = Q * S
-    low = first_of(shape, t)
-    band = shape.band
-    popped, mass, uncovered, sums = work.popped, past.mass, work.uncovered, work.sums
+    low, band = first_of(shape, t), shape.band
     for d in range(K):
         if band > 0:
-            work.kept[d] = mass[t - 1, 1, d]
+            work.kept[d] = past.mass[t - 1, 1, d]
         else:
             work.kept[d] = 1.0 if t > 1 or shape.fix else 0.0
     lowest = lowest_of(shape, t) if band > 0 or shape.fix else 1
     for r in range(Q):
-        fill(sums, 0, K, 0.0)
-        for k in range(lowest, t - 1):
-            at = r * room + (k - low) * K
-            if band > 0:
-                for c in range(K):
-                    sums[c] += popped[at + c] * mass[k, low - (k - band), c]
-            else:
-                for c in range(K):
-                    sums[c] += popped[at + c]
+        fill(work.pattern, 0, work.pattern.size, 0.0)
+        if band > 0:
+            for k in range(lowest, t - 1):
+                at, mass = r * room + (k - low) * K, past.mass[k, low - (k - band)]
+                for u in range(0, K, S):
+                    for y in range(S):
+                        work.pattern[y] += work.popped[at + u + y] * mass[u + y]
+        else:
+            add_to_pattern(work.popped, r * room + (lowest - low) * K, (t - 1 - lowest) * K, work.pattern)
         for y in range(S):
-            uncovered[r * S + y] = 0.0
-            for u in range(Q):
-                uncovered[r * S + y] += sums[u * S + y]
+            work.uncovered[r * S + y] = 0.0
+            for j in range(y, work.pattern.size, S):
+                work.uncovered[r * S + y] += work.pattern[j]
 
 
 @kernel
@@ -267,17 +265,7 @@ def scale_pops(shape, work, room, length, out, first, apart):
         for j in range(0, work.pattern.size, S):
             for y in range(S):
                 work.pattern[j + y] = work.epop[r * S + y]
-        _scale(work.popped, r * room, length, work.pattern, out, first + r * apart)
-
-
-@kernel_loop
-def _scale(values, first, length, pattern, out, place):
-    """out[place + j] = values[first + j] pattern[j % pattern.size], for j < length."""
-    size = pattern.size
-    for chunk in range(0, length, size):
-        count = size if length - chunk > size else length - chunk
-        for j in range(count):
-            out[place + chunk + j] = values[first + chunk + j] * pattern[j]
+        multiply_pattern(work.popped, r * room, length, work.pattern, out, first + r * apart)
 
 
 @kernel

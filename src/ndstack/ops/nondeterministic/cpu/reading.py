@@ -170,13 +170,16 @@ def _add_gradients(shape, past, adjoint, t, rows, work):
         fill(rows.uses, rows.at[c], rows.at[c] + tiles * tile, 0)
     fill(work.counts, 0, tiles, K)
     combine(past.chart, work.off, rows.weights, m, m, work.counts, length, rows.uses, rows.at)
-    ends = adjoint.alpha[rows.at[0] : rows.at[0] + length]
     for c in range(m):
-        own = slice(rows.at[c], rows.at[c] + length)
-        uses, vectors, grads = rows.uses[own], rows.vectors[own], rows.grads[own]
-        for j in range(length):
-            grads[j] += uses[j]
-            ends[j] += uses[j] * vectors[j]
+        _add_uses(rows.uses, rows.vectors, rows.grads, rows.at[c], length, adjoint.alpha, rows.at[0])
+
+
+@kernel_loop
+def _add_uses(uses, vectors, grads, place, length, ends, first):
+    for j in range(length):
+        grads[place + j] += uses[place + j]
+    for j in range(length):
+        ends[first + j] += uses[place + j] * vectors[place + j]
 
 
 @kernel

@@ -1,45 +1,130 @@
-"""Whole sequences in plain torch, as `guarded_scan` wants it.
-
-There, configuration types are numbered (state, symbol); in `recurrence`, (symbol, state).
-"""
+"""Whole sequences in torch operations, as `guarded_scan` wants it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ndstack.ops.nondeterministic.portable import lost_mass, recurrence
-from ndstack.ops.nondeterministic.portable.recurrence import Run, symbol_first
-from ndstack.ops.nondeterministic.settings import Setting, action_sizes
+from ndstack.ops.nondeterministic.portable import backward, forward, lost_mass
+from ndstack.ops.nondeterministic.portable.backward import Adjoint
+from ndstack.ops.nondeterministic.portable.store import Automaton, Store, rows_of
+from ndstack.ops.nondeterministic.portable.weights import Actions, inward, outward, symbol_first
+from ndstack.ops.nondeterministic.settings import Setting
 
 
-def _inward(actions: Tensor, setting: Setting) -> list[Tensor]:
-    """push, replace [B, n, K, K] and pop [B, n, K, Q], symbol first."""
-    states, symbols = setting.states, setting.symbols
-    kinds = states * symbols
-    leading = actions.shape[:2]
-    parts = torch.split(actions, action_sizes(states, symbols), -1)
-    square = [part.reshape(*leading, kinds, kinds) for part in parts[:2]]
-    pop = parts[2].reshape(*leading, kinds, states)
-    return [symbol_first(action, states, symbols, 2) for action in square] + [
-        symbol_first(pop.mT, states, symbols, 1).mT
-    ]
+class Kernels(forward.TorchKernels, backward.TorchKernels):
+    """All parts that go step by step, in torch operations."""
 
 
-def run(actions: Tensor, setting: Setting) -> tuple[Run, Tensor, Tensor, Tensor]:
-    """The chart, the probabilities, the attention (empty if not wanted), and which sequences to trust."""
-    states, symbols = setting.states, setting.symbols
-    given = _inward(actions, setting)
-    chart = recurrence.forward(given[0], given[1], given[2], states, setting.window, setting.bottom_fix)
-    ok = lost_mass.trusted(chart, given[0], given[1], given[2], setting.strict)
-    dtype = actions.dtype
-    reading = symbol_first(chart.log_alpha[:, 1:].exp().to(dtype), symbols, states, 1)
+KERNELS = Kernels()
+
+
+class Done(NamedTuple):
+    """What some steps give, numbered state first.
+
+    Attributes:
+        reading: [B, n, K].
+        attention: [B, n, K, positions], or empty.
+        lost: [B, K], a bound on what underflow has cost, relative to all mass.
+        trusted: [B], whether it was not too much.
+        borders: the times at which blocks begin, and the last one.
+    """
+
+    reading: Tensor
+    attention: Tensor
+    lost: Tensor
+    trusted: Tensor
+    borders: list[int]
+
+
+def automaton_of(setting: Setting) -> Automaton:
+    """What a store is told."""
+    return Automaton(setting.states, setting.symbols, setting.window, setting.bottom_fix)
+
+
+def advance(
+    store: Store, start: int, actions: Tensor, lost: Tensor, setting: Setting, kernels: Kernels = KERNELS
+) -> Done:
+    """The steps after time `start`.
+
+    Args:
+        actions: [B, n, A], log weights.
+        lost: [B, K], the bound so far.
+    """
+    at, steps, dtype = store.automaton, actions.shape[1], actions.dtype
+    given = inward(actions.to(store.columns.dtype), at.states, at.symbols)
+    trusted = torch.ones(len(actions), dtype=torch.bool, device=actions.device)
+    borders = []
+    for begin, weights, inner in forward.prepare(store, start, given, forward.BLOCK, kernels):
+        block = forward.run_block(store, begin, weights, inner, kernels)
+        own = given.steps(begin - start, begin - start + weights.push.shape[1])
+        lost, fine = lost_mass.advance(store, begin, own, block, lost, setting.strict)
+        trusted &= fine
+        borders.append(begin)
+    end = start + steps
+    shown = store.log_alpha[:, start + 1 : end + 1].exp().to(dtype)
     attention = actions.new_zeros(0)
     if setting.attend:
-        attention = symbol_first(recurrence.attention(chart).mT, symbols, states, 1).mT.contiguous()
-    return chart, reading, attention, ok
+        found = _attention(store, start, end).to(dtype)
+        attention = symbol_first(found.mT, at.symbols, at.states, 1).mT.contiguous()
+    reading = symbol_first(shown, at.symbols, at.states, 1)
+    return Done(reading, attention, lost, trusted, [*borders, end])
+
+
+def _attention(store: Store, start: int, end: int) -> Tensor:
+    """sum_a P_t[i, a | b] for the times after `start`, [B, n, K, end + 1]."""
+    at, steps = store.automaton, end - start
+    columns = rows_of(store.columns, at.states, start + 1, end + 1)[..., : (end + 1) * at.kinds]
+    sums = columns.reshape(*columns.shape[:3], end + 1, at.kinds).sum(-1)
+    sums = sums.view(len(sums), at.symbols, steps, at.states, end + 1)
+    return sums.transpose(1, 2).reshape(len(sums), steps, at.kinds, end + 1)
+
+
+def go_back(
+    store: Store,
+    borders: Sequence[int],
+    actions: Tensor,
+    adjoint: Adjoint,
+    outputs: Sequence[Tensor],
+    grads: tuple[Tensor, Tensor | None],
+    kernels: Kernels = KERNELS,
+) -> Tensor:
+    """The derivatives with respect to the actions of some steps; brings the adjoint to their beginning."""
+    at, dtype, start = store.automaton, store.columns.dtype, borders[0]
+    given = inward(actions.to(dtype), at.states, at.symbols)
+    reading, grad = outputs[0], grads[0]
+    alpha = reading * (grad - (reading * grad).sum(-1, keepdim=True))
+    weights = grads[1]
+    if weights is not None:
+        alpha = alpha - (weights * outputs[1]).sum(-1)
+        weights = symbol_first(weights.mT, at.states, at.symbols, 1).mT.to(dtype)
+    alpha = symbol_first(alpha, at.states, at.symbols, 1).to(dtype)
+    parts: list[Actions] = []
+    for begin, end in zip(reversed(borders[:-1]), reversed(borders[1:]), strict=True):
+        here = slice(begin - start, end - start)
+        shown = None if weights is None else weights[:, here]
+        own = given.steps(here.start, here.stop)
+        parts.append(backward.block_back(store, begin, own, adjoint, alpha[:, here], shown, kernels))
+    joined = Actions(*(torch.cat(some[::-1], 1) for some in zip(*parts, strict=True)))
+    return outward(joined, at.states, at.symbols).to(actions.dtype)
+
+
+class Run(NamedTuple):
+    """What a forward pass over whole sequences leaves for the backward pass."""
+
+    store: Store
+    borders: list[int]
+
+
+def run(actions: Tensor, setting: Setting, kernels: Kernels = KERNELS) -> tuple[Run, Tensor, Tensor, Tensor]:
+    """The chart, the probabilities, the attention (empty if not wanted), and which sequences to trust."""
+    batch, steps = actions.shape[:2]
+    store = Store.start(automaton_of(setting), batch, steps + 1, actions.dtype, actions.device)
+    done = advance(store, 0, actions, torch.zeros_like(store.log_alpha[:, 0]), setting, kernels)
+    return Run(store, done.borders), done.reading, done.attention, done.trusted
 
 
 def gradient(
@@ -49,20 +134,8 @@ def gradient(
     outputs: Sequence[Tensor],
     grads: tuple[Tensor, Tensor | None],
     trusted: Tensor,
+    kernels: Kernels = KERNELS,
 ) -> Tensor:
     """The derivatives with respect to the actions; zeros for sequences that are not to be trusted."""
-    states, symbols = setting.states, setting.symbols
-    given = _inward(actions, setting)
-    reading, grad = outputs[0], grads[0]
-    alpha = reading * (grad - (reading * grad).sum(-1, keepdim=True))
-    weights = grads[1]
-    if weights is not None:
-        alpha = alpha - (weights * outputs[1]).sum(-1)
-        weights = symbol_first(weights.mT, states, symbols, 1).mT
-    results = recurrence.backward(
-        chart, given[0], given[1], given[2], symbol_first(alpha, states, symbols, 1), weights
-    )
-    outward = [symbol_first(result, symbols, states, 2) for result in results[:2]]
-    outward.append(symbol_first(results[2].mT, symbols, states, 1).mT)
-    joined = torch.cat([result.flatten(2) for result in outward], -1)
-    return torch.where(trusted[:, None, None], joined, 0.0)
+    found = go_back(chart.store, chart.borders, actions, Adjoint.zeros(chart.store), outputs, grads, kernels)
+    return torch.where(trusted[:, None, None], found, 0.0)
