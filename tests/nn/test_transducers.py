@@ -109,6 +109,13 @@ def test_beam_search_equals_exhaustive_search(model):
             assert one.log_probability == pytest.approx(score, abs=1e-8)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_decoding_leaves_the_mode_of_the_model_as_it_is(training):
+    model = make("lstm").train(training)
+    greedy(model.given(["x"]), [""], 2)
+    assert all(module.training == training for module in model.modules())
+
+
 def test_samples_have_the_probabilities_of_the_model():
     model = make("vrns with attention")
     count = 3000

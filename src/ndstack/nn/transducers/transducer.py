@@ -153,7 +153,7 @@ class Conditional(torch.nn.Module):
 
     def __init__(self, model: Transducer, sources: Sequence[Word]) -> None:
         super().__init__()
-        self.model, self.sources = model, sources
+        self.model, self.sources, self.training = model, sources, model.training
         self.boundary, self.decode = model.boundary, model.decode
 
     @property
