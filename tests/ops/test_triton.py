@@ -22,6 +22,7 @@ from ndstack.ops.nondeterministic.portable import forward
 from ndstack.ops.runtime import backends, triton_launch
 from ndstack.stacks import Nondeterministic, Stack, Stratification, Superposition
 
+pytest.importorskip("triton")
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 

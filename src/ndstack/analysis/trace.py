@@ -80,9 +80,13 @@ def trace(model: Model, word: Word, language: Language | None = None, lengths: L
     """
     symbols = tuple(word)
     if isinstance(model, Recognizer):
-        accepted = model.accepts(symbols)
         with _caught(model) as caught:
-            model.rnn(model.encode([symbols])[:, :-1])
+            accepted = model.accepts(symbols)
+        n = len(symbols)  # without EOS, which the network reads, too
+        caught = [
+            (where, stack, logits[:n], None if vectors is None else vectors[:n])
+            for where, stack, logits, vectors in caught
+        ]
         accept = frozenset(
             (model.layout.states.index(q), 0) for part in model.layout.union.parts for q in part
         )

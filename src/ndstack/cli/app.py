@@ -21,7 +21,7 @@ from ndstack.errors import NdstackError, is_out_of_memory
 
 PANELS = {
     "Start here": ("demo", "explore", "zoo"),
-    "Training": ("train", "evaluate", "show", "compare", "generate", "hf"),
+    "Training": ("train", "evaluate", "show", "compare", "generate", "transduce", "hf"),
     "Looking into stacks": ("parse", "draw"),
     "Languages and automata": (
         "languages",

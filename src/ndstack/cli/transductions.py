@@ -1,4 +1,4 @@
-"""The command about functions from strings to strings: transductions."""
+"""Commands about functions from strings to strings: transductions, transduce."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,17 @@ from typing import Annotated
 import typer
 
 from ndstack.cli.app import command
-from ndstack.cli.arguments import AsJson, Count, Lengths, OutFolderIfGiven, Seed, parse_lengths
+from ndstack.cli.arguments import (
+    AsJson,
+    Count,
+    Lengths,
+    MaxLengthIfGiven,
+    OutFolderIfGiven,
+    Seed,
+    Temperature,
+    as_text,
+    parse_lengths,
+)
 from ndstack.cli.output import print_table
 from ndstack.errors import NdstackError
 
@@ -107,3 +117,53 @@ def _write(name: str, out: Path, lengths: tuple[int, int], count: int, seed: int
     write_pairs(data, out)
     numbers = f"{len(data.train)} training, {len(data.validation)} validation, {len(data.test)} test"
     print(f"{out}: {numbers} pairs of {name}")
+
+
+@command(
+    "ndstack transduce runs/reverse abba bbab",
+    "ndstack transduce runs/reverse abba --beam 5 --count 3",
+    "ndstack transduce runs/pairs 'the cat sleeps' --json",
+)
+def transduce(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A folder that `ndstack train --task transduce` made.")
+    ],
+    inputs: Annotated[
+        list[str],
+        typer.Argument(metavar="STRING", help="Inputs; spaces separate long symbols.", callback=as_text),
+    ],
+    beam: Annotated[int | None, typer.Option(min=1, help="Beam search of this width.")] = None,
+    samples: Annotated[bool, typer.Option("--sample", help="Choose symbols at random.")] = False,
+    count: Count = 1,
+    max_length: MaxLengthIfGiven = None,
+    temperature: Temperature = 1.0,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Write the outputs of inputs with the best model of a run.
+
+    By default, the likeliest symbol is chosen at every step. The first column is the log probability of the
+    output given the input. If no greatest length is given, it is twice the length of the input, plus 10.
+    """
+    from ndstack.nn import beam_search, greedy, sample
+    from ndstack.training import Run
+    from ndstack.transductions.pairs import show
+
+    model = Run.open(run).load_transducer()
+    joined = all(len(symbol) == 1 for symbol in model.source)
+    for text in inputs:
+        word = text if joined else tuple(text.split())
+        longest = max_length or 2 * len(word) + 10
+        if beam is not None:
+            made = beam_search(model.given([word]), [()], longest, max(beam, count))[0][:count]
+        elif samples:
+            given = model.given([word] * count)
+            made = sample(given, [()] * count, longest, temperature=temperature, seed=seed)
+        else:
+            made = greedy(model.given([word]), [()], longest)
+        for one in made:
+            row = {"source": text, "output": one.word, "log_probability": one.log_probability}
+            if as_json:
+                print(json.dumps({**row, "complete": one.complete}))
+            else:
+                print(f"{one.log_probability:.3f}\t{text}\t{show(one.word)}")

@@ -68,6 +68,7 @@ Statistic = Literal["mean", "deviation", "best"]
 Kind = Literal[
     "curves",
     "accuracy",
+    "generalization",
     "capacity",
     "times",
     "perplexity",
@@ -286,7 +287,7 @@ class Experiment(Rules):
             raise NdstackError(f"{source}: until.difference given for an experiment on text; remove it")
         if not self.text:
             for language in self.all_languages():
-                check_language(language)
+                check_language(language, self.settings.get("task", "model"))
         for output in self.outputs:
             for label in {*output.models} - {*labels}:
                 raise NdstackError(f"{source}: {output.label} shows {label!r}, which is not a model's label")

@@ -52,6 +52,7 @@ class _TestRow(BaseModel):
 class _Test(BaseModel):
     overall: _TestRow | None = None
     by_length: list[_TestRow]
+    generalization: dict[str, float] = {}
 
 
 @dataclasses.dataclass
@@ -210,9 +211,15 @@ def read_run(
         stack_measures=summarize(views or Views()),
         processor_seconds=_total([epoch.processor_seconds for epoch in curve]),
         accuracy=best.get("validation_accuracy"),
-        test_accuracy=None if test.overall is None else test.overall.score or test.overall.accuracy,
+        test_accuracy=None if test.overall is None else _first(test.overall.score, test.overall.accuracy),
+        generalization=test.generalization,
     )
     return record, [epoch.model_copy(update={"run": record.id}) for epoch in curve]
+
+
+def _first(*values: float | None) -> float | None:
+    """Return the first value that is known."""
+    return next((value for value in values if value is not None), None)
 
 
 def _total(values: Sequence[float | None]) -> float | None:

@@ -151,6 +151,8 @@ class Record(_TableRow):
     """The accuracy of the best epoch on the validation set, for tasks that have one."""
     test_accuracy: Number | None = None
     """The accuracy on the test set; of transductions, the mean over the lengths of inputs."""
+    generalization: Annotated[dict[str, Number], _JSON] = Field(default_factory=dict)
+    """The shares of outputs by the rule that they follow, for English transductions."""
 
     @property
     def complete(self) -> bool:

@@ -52,6 +52,8 @@ def make_sheet(output: Output, experiment: Experiment, runs: Sequence[Finished])
     """Return the table of an output, or the numbers in a figure; None if it has no table."""
     if output.kind in ("curves", "accuracy"):
         return _by_language(output, experiment, runs)
+    if output.kind == "generalization":
+        return _generalization(output, experiment, runs)
     if output.kind == "capacity":
         return _capacity(output, experiment, runs)
     if output.kind in ("times", "perplexity", "circuits"):
@@ -107,6 +109,19 @@ def _by_language(output: Output, experiment: Experiment, runs: Sequence[Finished
             row.append(statistics.fmean(known) if known else None)
         rows.append(row)
     return Sheet(["Model", *tongues], rows)
+
+
+def _generalization(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:
+    """Return the shares of outputs by the rule that they follow: the mean of runs, and each run."""
+    kinds = ("hierarchical", "linear", "other", "entirely correct")
+    rows: list[list[Cell]] = []
+    for label in experiment.shown_models(output):
+        chosen = select([one for one in runs if one.label == label], output.select)
+        shares = [one.record.generalization for one in chosen if one.record.generalization]
+        means = [statistics.fmean(one.get(kind, 0.0) for one in shares) if shares else None for kind in kinds]
+        each = " ".join(f"{one.get('hierarchical', 0.0):.2f}" for one in shares)
+        rows.append([label, len(shares), *means, each])
+    return Sheet(["Model", "Runs", *map(str.capitalize, kinds), "Hierarchical in each run"], rows)
 
 
 def _capacity(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:

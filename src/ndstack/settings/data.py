@@ -1,6 +1,6 @@
 """Which strings a model learns from: how many, of which lengths, or from which folder."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
 
@@ -60,6 +60,17 @@ class CorpusConfig(Settings):
     """The number of rows that the text is folded into."""
     length: Size = 35
     """The length of the chunks of truncated BPTT."""
+
+
+class PairsConfig(Settings):
+    """Pairs of strings from tab-separated files, in place of a transduction that is sampled."""
+
+    folder: Folder
+    """The folder with `train.tsv`, `validation.tsv` and, for tests, `test.tsv`."""
+    units: Literal["words", "characters"] = "words"
+    """Whether symbols are words separated by spaces, or single characters."""
+    sha256: dict[str, str] | None = None
+    """The checksums of the files in the folder, filled in when a run starts."""
 
 
 class RecognitionConfig(Settings):

@@ -1,6 +1,6 @@
 """Training: the loop, its schedule, run folders that can be resumed exactly, evaluation."""
 
-from ndstack.settings.data import CorpusConfig, DataConfig, RecognitionConfig
+from ndstack.settings.data import CorpusConfig, DataConfig, PairsConfig, RecognitionConfig
 from ndstack.settings.model import ModelOptions
 from ndstack.settings.run import RunConfig
 from ndstack.settings.training import TrainingConfig
@@ -13,6 +13,7 @@ from ndstack.training.observers import Observer
 from ndstack.training.recognition import Recognition, RecognitionTask, accepts, evaluate_recognition
 from ndstack.training.run import Run, change_settings
 from ndstack.training.task import FormalTask, Loss, Nats, Share, Task
+from ndstack.training.transduction import TransductionTask, Translated, evaluate_transduction
 
 __all__ = [
     "CorpusConfig",
@@ -24,6 +25,7 @@ __all__ = [
     "ModelOptions",
     "Nats",
     "Observer",
+    "PairsConfig",
     "Recognition",
     "RecognitionConfig",
     "RecognitionTask",
@@ -34,11 +36,14 @@ __all__ = [
     "Share",
     "Task",
     "TrainingConfig",
+    "TransductionTask",
+    "Translated",
     "accepts",
     "change_settings",
     "evaluate",
     "evaluate_recognition",
     "evaluate_task",
+    "evaluate_transduction",
     "fit",
     "make_data",
     "make_model",

@@ -22,6 +22,8 @@ from ndstack.transductions.transduction import Pair, Transduction
 
 Units = Literal["words", "characters"]
 SPLITS = ("train", "validation", "test", "generalization")
+SYMBOLS = "symbols.json"
+"""The alphabets of both sides, if they are not simply those of the training pairs."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,10 @@ def write_pairs(data: PairData, folder: Path) -> None:
 
 
 def read_pairs(folder: Path, units: Units = "words") -> PairData:
-    """Read a data set; the alphabets are the symbols of its training pairs, the most frequent first.
+    """Read a data set.
+
+    The alphabets are those in `symbols.json`; without it, the symbols of the training pairs, the most
+    frequent first.
 
     Args:
         folder: a folder with `train.tsv` and `validation.tsv`, and others of `SPLITS`.
@@ -108,7 +113,9 @@ def read_pairs(folder: Path, units: Units = "words") -> PairData:
             raise DatasetError(
                 f"{folder / split}.tsv has no pairs, expected a line per pair with a tab in it"
             )
-    alphabets = [_alphabet(pair[side] for pair in splits["train"]) for side in (0, 1)]
+    alphabets = _read_alphabets(folder / SYMBOLS)
+    if alphabets is None:
+        alphabets = [_alphabet(pair[side] for pair in splits["train"]) for side in (0, 1)]
     for split, pairs in splits.items():
         for number, pair in enumerate(pairs, 1):
             for some, alphabet in zip(pair, alphabets, strict=True):
@@ -116,7 +123,7 @@ def read_pairs(folder: Path, units: Units = "words") -> PairData:
                 if unknown is not None:
                     raise DatasetError(
                         f"{folder / split}.tsv, line {number}: {unknown!r} does not occur in the training "
-                        "pairs, so no model can know it; replace it"
+                        "pairs, so no model can know it; `ndstack text prepare-pairs` replaces such words"
                     )
     source, target = map(tuple, alphabets)
     train, validation, test, general = (splits[split] for split in SPLITS)
@@ -125,7 +132,7 @@ def read_pairs(folder: Path, units: Units = "words") -> PairData:
 
 def pair_checksums(folder: Path) -> dict[str, str]:
     """Return the checksum of each file of pairs in a folder."""
-    paths = {split: folder / f"{split}.tsv" for split in SPLITS}
+    paths = {split: folder / f"{split}.tsv" for split in SPLITS} | {"symbols": folder / SYMBOLS}
     found = {split: path.read_bytes() for split, path in paths.items() if path.is_file()}
     if "train" not in found:
         raise DatasetError(f"{folder} has no train.tsv; expected a folder with train.tsv and validation.tsv")
@@ -147,6 +154,15 @@ def _read_split(path: Path, units: Units) -> Iterator[Pair]:
                 f"{path}, line {number} has {len(parts) - 1} tabs, expected one between input and output"
             )
         yield Pair(*(part if units == "characters" else tuple(part.split()) for part in parts))
+
+
+def _read_alphabets(path: Path) -> list[dict[str, int]] | None:
+    if not path.is_file():
+        return None
+    found = files.read_json_as(path, dict[str, list[str]], "the symbols of pairs")
+    if found.keys() != {"source", "target"}:
+        raise DatasetError(f"{path} has {', '.join(found) or 'nothing'}, expected source and target")
+    return [dict.fromkeys(found[side], 0) for side in ("source", "target")]
 
 
 def _alphabet(words: Iterable[str | tuple[str, ...]]) -> dict[str, int]:

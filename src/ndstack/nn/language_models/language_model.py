@@ -59,7 +59,7 @@ class LanguageModel(Recordable, torch.nn.Module):
         super().__init__()
         if not isinstance(backbone, Backbone):
             raise NdstackError(f"{backbone!r} given as the backbone, expected a Backbone of ndstack.nn")
-        self.alphabet = _check_alphabet(alphabet)
+        self.alphabet = check_alphabet(alphabet)
         self.input: InputKind = input
         self.bos = input != "one-hot" if bos is None else check_flag("bos", bos)
         self._indices = {symbol: index for index, symbol in enumerate(self.alphabet)}
@@ -263,7 +263,7 @@ def _after(first: Tensor | None, outputs: Tensor) -> Tensor:
     return outputs if first is None else torch.cat([first[:, None], outputs], dim=1)
 
 
-def _check_alphabet(alphabet: object) -> tuple[str, ...]:
+def check_alphabet(alphabet: object) -> tuple[str, ...]:
     """Return the symbols; raise an error in one line unless they are distinct strings, at least one."""
     symbols = tuple(alphabet) if isinstance(alphabet, Iterable) else ()
     if not symbols or not all(isinstance(symbol, str) for symbol in symbols):

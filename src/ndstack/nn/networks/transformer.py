@@ -136,7 +136,7 @@ class Transformer(Backbone):
     ) -> None:
         super().__init__()
         d_model = check_size("d_model", d_model)
-        _check_kinds(layers)
+        check_kinds(layers)
         dropout, self.exp_pushes = check_dropout(dropout), check_flag("exp_pushes", exp_pushes)
         heads, feedforward = check_size("heads", heads), check_size("feedforward", feedforward)
         self.input_size = self.output_size = self.d_model = d_model
@@ -247,7 +247,7 @@ class Transformer(Backbone):
         return [layer for layer in self.layers if isinstance(layer, TransformerLayer)]
 
 
-def _check_kinds(layers: object) -> None:
+def check_kinds(layers: object) -> None:
     """Raise an error in one line unless every layer has a kind and every stack has one layer."""
     if isinstance(layers, str) or not isinstance(layers, Sequence) or not layers:
         raise NdstackError(f"layers {layers!r} given, expected a list of at least one kind of layer")
