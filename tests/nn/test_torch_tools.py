@@ -293,16 +293,16 @@ def test_exporters_are_refused_in_one_line(name):
 @pytest.mark.filterwarnings("ignore")  # of torch
 @pytest.mark.parametrize("name", RECORDED)
 def test_the_portable_backend_can_be_exported(name):
-    module, x = OutputOnly(RECORDED[name]()).eval(), torch.randn(2, 3, 3)
+    module, x = OutputOnly(RECORDED[name]()).eval(), torch.randn(2, 2, 3)
     with torch.no_grad(), backends.using("portable"):
         program = torch.export.export(module, (x,))
     torch.testing.assert_close(program.module()(x), module(x))
-    other = torch.randn(2, 3, 3)
+    other = torch.randn(2, 2, 3)
     torch.testing.assert_close(program.module()(other), module(other))
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch and onnxscript
-@pytest.mark.parametrize("name", ["sup", "attention"])
+@pytest.mark.parametrize("name", ["attention"])
 def test_onnx(name, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
@@ -317,7 +317,7 @@ def test_onnx(name, tmp_path):
 
 @pytest.mark.compiled
 @pytest.mark.filterwarnings("ignore")  # of torch
-@pytest.mark.parametrize("name", ["sup", "vrns", "attention"])
+@pytest.mark.parametrize("name", ["vrns", "attention"])
 def test_one_break_in_the_graph_of_torch_compile(name):
     from torch import _dynamo
 
