@@ -30,6 +30,7 @@ from ndstack.nn import StackAttention, StackRNN, Transformer
 from ndstack.stacks import Nondeterministic, Stratification, Superposition
 
 def same(network, run, backend):
+    torch.compiler.reset()  # so many networks of one class are not usual
     compiled = torch.compile(network, backend=backend)
     results = []
     for called in (compiled, network):  # the compiled one first
