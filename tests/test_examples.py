@@ -2,6 +2,9 @@
 
 import importlib.util
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +62,53 @@ def test_watching_langs_algorithm(tmp_path, capsys):
     assert all(row["lang"] == row["brute"] for row in results["rows"])
     assert (tmp_path / "stacks.svg").read_text(encoding="utf-8").startswith("<svg")
     assert "After iixex: 3 runs" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's advice on workers
+def test_training_with_lightning(tmp_path, capsys):
+    pytest.importorskip("lightning")
+    example = load("training_with_lightning")
+    first, resumed = example.main(tmp_path / "interrupted", 4)
+    assert resumed < first
+    assert "after 4 epochs" in capsys.readouterr().out
+    rows = (tmp_path / "interrupted/lightning_logs/version_1/metrics.csv").read_text().splitlines()
+    assert rows[0].startswith("cross_entropy,epoch")
+    assert len(rows) == 3
+    assert example.main(tmp_path / "other", 8)[0] == resumed  # four epochs without interruption
+
+
+PLUGIN = """
+import sys
+import torch
+from ndstack import languages
+from ndstack.cli import main
+from ndstack.nn import load, models
+
+assert languages.get("twins").alphabet == ("a", "b")
+for name in ("balance-2", "tf+balance-2", "shortcut-4", "shortcut+balance-2", "shortcut+sup-2"):
+    model = models.build(name, "twins")
+    assert model.cross_entropy(["ab", "aabb"]).isfinite()
+    model.save(name)
+    torch.testing.assert_close(load(name).logits(["ab"]), model.eval().logits(["ab"]))
+sys.argv = "ndstack train twins --model balance-2 --lengths 2:6 --train 20 --max-epochs 1 --out run".split()
+main()
+"""
+
+
+def test_a_package_with_parts_of_ones_own(tmp_path):
+    """Installed as pip does it, and found by its entry point."""
+    pytest.importorskip("hatchling")
+    options = ("--no-deps", "--no-index", "--no-build-isolation", "--no-compile", "--quiet")
+    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", *options]
+    subprocess.run([*pip, "--target", tmp_path / "there", EXAMPLES / "plugin"], check=True, timeout=120)
+    path = os.pathsep.join([str(tmp_path / "there"), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", PLUGIN],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "best.safetensors").exists()

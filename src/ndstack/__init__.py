@@ -23,6 +23,7 @@ _ROOMS = (
     "stacks",
     "text",
     "training",
+    "transductions",
 )
 
 

@@ -10,6 +10,7 @@ from ndstack.analysis.figures import draw_attention, draw_stacks
 from ndstack.analysis.run_tables import run_lines, summary_lines
 from ndstack.languages import Language, get
 from ndstack.nn import sample
+from ndstack.processes import cores
 from ndstack.settings import DataConfig
 from ndstack.training import Evaluation, Result, Run, RunConfig, evaluate, make_test_data, train
 from ndstack.training.material import Show
@@ -39,7 +40,8 @@ def run_demo(out: Path, *, quick: bool) -> list[dict[str, str | float | None]]:
     print("the # is the reversal of what precedes it, so a stack is necessary.\n")
     results, evaluations = {}, {}
     for name in MODELS:
-        training = {"learning_rate": 0.01, "max_epochs": 3 if quick else 10, "threads": 2}
+        epochs, threads = 3 if quick else 10, min(2, cores())
+        training = {"learning_rate": 0.01, "max_epochs": epochs, "threads": threads}
         settings = {"language": LANGUAGE, "model": name, "seed": 1, "training": training}
         results[name] = _train(out / name, RunConfig.of({**settings, "data": data.model_dump()}))
         run = Run.open(out / name)

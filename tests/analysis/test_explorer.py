@@ -303,6 +303,20 @@ def test_a_slow_request_blocks_no_other_and_ends_when_superseded_or_stopped(monk
         assert ask("()", "one").json()["text"] == "()"
 
 
+def test_requests_that_arrive_in_another_order_are_superseded_in_the_order_of_their_page():
+    queue = RequestQueue()
+    second, first = queue.register("a", 2), queue.register("a", 1)
+    second()
+    with pytest.raises(SupersededError):
+        first()
+    queue.stop("a", 1)
+    second()
+    queue.stop("a", 3)
+    with pytest.raises(SupersededError):
+        second()
+    queue.register("a")()
+
+
 def test_too_many_requests_are_refused_and_those_that_wait_are_dropped_when_superseded():
     queue = RequestQueue(workers=1, waiting=1)
     with queue.working(queue.register("a")), ThreadPoolExecutor(1) as pool:

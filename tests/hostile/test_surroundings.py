@@ -62,6 +62,19 @@ def test_without_input_or_output(closed):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system cannot restrict a process")
+def test_one_core(tmp_path):
+    """A command that nobody told about threads does not complain about their number."""
+    core = min(os.sched_getaffinity(0))
+    (tmp_path / "file").touch()
+    done = process(
+        "demo", "--quick", "--out", tmp_path / "file", preexec_fn=lambda: os.sched_setaffinity(0, {core})
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"ndstack: error: ")
+    assert done.stderr.count(b"\n") == 1
+
+
 def test_nowhere_to_write(tmp_path):
     def no_large_files():
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))

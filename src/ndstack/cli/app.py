@@ -21,13 +21,14 @@ from ndstack.errors import NdstackError, is_out_of_memory
 
 PANELS = {
     "Start here": ("demo", "explore", "zoo"),
-    "Training": ("train", "evaluate", "show", "compare", "generate"),
+    "Training": ("train", "evaluate", "show", "compare", "generate", "transduce", "hf"),
     "Looking into stacks": ("parse", "draw"),
     "Languages and automata": (
         "languages",
         "sample",
         "probability",
         "dataset",
+        "transductions",
         "grammar",
         "trees",
         "automaton",

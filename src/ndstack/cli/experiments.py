@@ -59,6 +59,7 @@ def reproduce(
     "ndstack sweep my.toml --out results",
     "ndstack sweep my.toml --out results --workers 8 --only language=dyck",
     "ndstack sweep campaign.toml --out sweep --known results --nice 19",
+    "ndstack sweep questions --scale short --out questions",
 )
 @unfold
 def sweep(
@@ -71,6 +72,9 @@ def sweep(
     options: SweepOptions,
 ) -> None:
     """Run an experiment from a file, and report the results; the format is that of the dissertation's.
+
+    The names chomsky, recognition and questions stand for files that ship with ndstack: transductions of the
+    Chomsky-hierarchy benchmark, recognizers, and English questions.
 
     A file with several [[experiments]] is a campaign: they are run in this order and share a report. The
     command can be interrupted at any time; the same command resumes it, and what is complete is not repeated.

@@ -21,6 +21,7 @@ from ndstack.cli.arguments import (
     parse_word,
 )
 from ndstack.cli.output import print_table
+from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
     from ndstack.training import Run
@@ -43,20 +44,18 @@ def evaluate(
     """
     from ndstack import plotting, training, zoo
     from ndstack.progress import progress_bar
-    from ndstack.training.material import make_task
+    from ndstack.training.material import count_strings, make_task
     from ndstack.training.pictures import draw_by_length
 
     folder = training.Run.open(run)
     picture = out if zoo.is_zoo(run) else out or run / f"{split}.svg"
     plotting.check_format(picture)
-    model = folder.load()
     task = make_task(folder.config)
     if task is not None:
-        _print_task(folder, training.evaluate_task(model, task, split), as_json)
+        _print_task(folder, training.evaluate_task(folder.load(), task, split), as_json)
         return
-    data = training.make_test_data(folder.config) if split == "test" else training.make_data(folder.config)
-    with progress_bar(f"reading {split} strings", len(getattr(data, split))) as advance:
-        result = training.evaluate(model, data, split, eos=folder.config.training.eos, progress=advance)
+    with progress_bar(f"reading {split} strings", count_strings(folder.config, split)) as advance:
+        result = training.measure(folder, split, progress=advance)
     if not zoo.is_zoo(run):
         folder.replace(f"{split}.json", json.dumps(result.as_json(), indent=2) + "\n")
     if picture is not None:
@@ -67,15 +66,9 @@ def evaluate(
     if as_json:
         print(json.dumps(result.as_json()))
         return
-    print_table(
-        ("length", "strings", "cross-entropy", "lower bound", "difference"),
-        [
-            (row.length or "all", row.strings, row.cross_entropy, row.lower_bound, row.difference)
-            for row in (*result.by_length, result.overall)
-        ],
-    )
-    shown = "" if picture is None else f" Plot: {picture}"
-    print(f"In nats per symbol; the rows of single lengths are given the length.{shown}")
+    columns, *rows = result.table()
+    print_table([str(name) for name in columns], rows)
+    print(result.note + ("" if picture is None else f" Plot: {picture}"))
 
 
 def _print_task(run: "Run", result: "dict[str, str | float]", as_json: bool) -> None:
@@ -109,6 +102,10 @@ def generate(
     from ndstack.training.material import language_of
 
     folder = training.Run.open(run)
+    if folder.config.task != "model":
+        raise NdstackError(
+            f"{run} has learned to {folder.config.task}, so it does not generate strings of its language"
+        )
     model, language = folder.load(), language_of(folder.config)
     longest = max_length or folder.config.data.test_lengths[1]
     start = parse_word(language, prefix)

@@ -21,6 +21,7 @@ from ndstack.cli.arguments import (
 from ndstack.cli.options import MACHINE, Flags, TrainOptions, help_of, unfold
 from ndstack.errors import NdstackError
 from ndstack.settings.reading import Table, merge, read_toml
+from ndstack.settings.recipes import with_task_defaults
 
 if TYPE_CHECKING:
     from ndstack.training import Result, RunConfig
@@ -45,6 +46,10 @@ class FormalOptions:
     data: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Strings that `ndstack dataset` made.")
     ] = None
+    pairs: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Pairs of strings in tab-separated files, for --task transduce."),
+    ] = None
     recipe: Annotated[
         str | None,
         typer.Option(help="dissertation, or public: its public code where it differs. [dissertation]"),
@@ -68,7 +73,15 @@ class FormalOptions:
         """Return settings in the form of config.json; None for what was not given."""
         counts: Table = {"train": self.strings, "validation": self.strings and max(1, self.strings // 10)}
         lengths, last = _stages(self.stages, self.lengths)
-        return {"recipe": self.recipe, "data": counts | _lengths(lengths), "training": last}
+        pairs = {} if self.pairs is None else {"folder": str(self.pairs)}
+        label = {} if self.pairs is None else {"language": self.pairs.resolve().name}
+        return {
+            "recipe": self.recipe,
+            "data": counts | _lengths(lengths),
+            "training": last,
+            "pairs": pairs,
+            **label,
+        }
 
 
 @command(
@@ -77,6 +90,9 @@ class FormalOptions:
     "ndstack train dyck --model lstm --out runs/short --lengths 10:20 --set options.hidden=40",
     "ndstack train dyck --model lstm --out runs/long --start-from runs/short --set options.hidden=40",
     "ndstack train unmarked-reversal --model rns-2-3 --out runs/staged --stages 4:20@60,8:40@25,40:80",
+    "ndstack train dyck --task recognize --model sup-10 --out runs/recognizer",
+    "ndstack train reverse-string --task transduce --model sup-10 --out runs/reverse",
+    "ndstack train --pairs pairs --task transduce --model tf --out runs/pairs",
     "ndstack train --config my.toml --out runs/mine",
 )
 @unfold
@@ -90,12 +106,20 @@ def train(
     given: Annotated[
         Table,
         Flags(
-            "training.learning_rate", "training.max_epochs", "training.eos", "training.snapshots", *MACHINE
+            "task",
+            "training.learning_rate",
+            "training.max_epochs",
+            "training.eos",
+            "training.snapshots",
+            *MACHINE,
         ),
     ],
     options: TrainOptions,
 ) -> None:
-    """Train a model on a formal language, by default with the dissertation's recipe.
+    """Train a model on a formal language or a transduction, by default with the dissertation's recipe.
+
+    The task is to model the probabilities of strings, to recognize whether they are in the language, or to
+    transduce: to write the outputs of inputs.
 
     The run is written to a new folder, --out. It can be interrupted at any time; --resume resumes it, and the
     results are the same to the last bit. On a terminal, there are progress bars; otherwise, one line of JSON
@@ -117,7 +141,8 @@ def train(
         training.change_settings(resume, values)
     else:
         _check_complete(out, values)
-        run_config = training.RunConfig.of(values, str(config) if config else "the settings")
+        source = str(config) if config else "the settings"
+        run_config = training.RunConfig.of(with_task_defaults(values), source)
     folder = resume or out or Path()
     result = options.train(training.train, folder, run_config)
     _print_result(folder, training.Run.open(folder).config, result, options.result_as_json)
@@ -130,7 +155,10 @@ def _check_complete(out: Path | None, values: Table) -> None:
     if "model" not in values:
         raise NdstackError("no model given; expected --model NAME, such as rns-2-3 or lstm")
     if "language" not in values:
-        raise NdstackError("no LANGUAGE, --grammar or --data given; `ndstack languages` lists the names")
+        raise NdstackError(
+            "no LANGUAGE, --grammar, --data or --pairs given; `ndstack languages` lists the languages, "
+            "`ndstack transductions` those for --task transduce"
+        )
 
 
 def _print_result(folder: Path, config: "RunConfig", result: "Result", as_json: bool) -> None:
@@ -140,6 +168,8 @@ def _print_result(folder: Path, config: "RunConfig", result: "Result", as_json: 
         return
     best = result.best
     numbers = f"cross-entropy {best['cross_entropy']:.4f}"
+    if "accuracy" in best:
+        numbers = f"accuracy {best['accuracy']:.4f} ({numbers})"
     if "difference" in best:
         numbers = f"{best['difference']:.4f} nats above the lower bound ({numbers})"
     print(

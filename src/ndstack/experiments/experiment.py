@@ -66,7 +66,17 @@ Order = Literal["listed", "shuffled"]
 experiment's seed for every group. In both cases, a restart covers the whole grid before the next one."""
 Statistic = Literal["mean", "deviation", "best"]
 Kind = Literal[
-    "curves", "capacity", "times", "perplexity", "circuits", "scatter", "evolution", "pca", "heatmaps"
+    "curves",
+    "accuracy",
+    "generalization",
+    "capacity",
+    "times",
+    "perplexity",
+    "circuits",
+    "scatter",
+    "evolution",
+    "pca",
+    "heatmaps",
 ]
 Printed = float | int | str | None
 PAPER = "paper"
@@ -277,7 +287,7 @@ class Experiment(Rules):
             raise NdstackError(f"{source}: until.difference given for an experiment on text; remove it")
         if not self.text:
             for language in self.all_languages():
-                check_language(language)
+                check_language(language, self.settings.get("task", "model"))
         for output in self.outputs:
             for label in {*output.models} - {*labels}:
                 raise NdstackError(f"{source}: {output.label} shows {label!r}, which is not a model's label")

@@ -44,12 +44,15 @@ class _Environment(BaseModel):
 
 class _TestRow(BaseModel):
     length: int | None = None
-    difference: float
+    difference: float | None = None
+    accuracy: float | None = None
+    score: float | None = None
 
 
 class _Test(BaseModel):
     overall: _TestRow | None = None
     by_length: list[_TestRow]
+    generalization: dict[str, float] = {}
 
 
 @dataclasses.dataclass
@@ -110,7 +113,13 @@ def _take(tables: Tables, run: Run, origin: Origin, found: Gathered) -> Tables:
 
 def _worth(record: Record, views: int) -> tuple[bool, int, int]:
     """Return how much is known about a run; more is greater."""
-    measured = (record.test_by_length, record.test_perplexity, record.sg_score, views)
+    measured = (
+        record.test_by_length,
+        record.test_perplexity,
+        record.sg_score,
+        record.test_accuracy is not None,
+        views,
+    )
     return record.complete, record.epochs, sum(bool(one) for one in measured)
 
 
@@ -192,15 +201,25 @@ def read_run(
         simd=environment.simd or origin.simd,
         date=_date(folder / LOG),
         test_difference=None if test.overall is None else test.overall.difference,
-        test_by_length={row.length or 0: row.difference for row in test.by_length},
+        test_by_length={
+            row.length or 0: row.difference for row in test.by_length if row.difference is not None
+        },
         perplexity=best.get("validation_perplexity"),
         test_perplexity=text.test_perplexity,
         sg_score=text.sg_score,
         circuits=text.circuits,
         stack_measures=summarize(views or Views()),
         processor_seconds=_total([epoch.processor_seconds for epoch in curve]),
+        accuracy=best.get("validation_accuracy"),
+        test_accuracy=None if test.overall is None else _first(test.overall.score, test.overall.accuracy),
+        generalization=test.generalization,
     )
     return record, [epoch.model_copy(update={"run": record.id}) for epoch in curve]
+
+
+def _first(*values: float | None) -> float | None:
+    """Return the first value that is known."""
+    return next((value for value in values if value is not None), None)
 
 
 def _total(values: Sequence[float | None]) -> float | None:

@@ -19,7 +19,7 @@ from ndstack.settings.base import Settings
 from ndstack.text import launch
 from ndstack.text.generalization import SHORT
 from ndstack.text.suites import find_suites
-from ndstack.training import Result, Run, RunConfig, change_settings, evaluate, make_test_data, train
+from ndstack.training import Result, Run, RunConfig, change_settings, measure, train
 from ndstack.training.launch import use_threads
 from ndstack.training.run import STATE, best_epoch, last_stage
 
@@ -101,8 +101,7 @@ def run_trial(job: Job) -> None:
     with use_threads(run.config):
         start = time.monotonic()
         if "test" in job.measure:
-            found = evaluate(run.load(), make_test_data(run.config), "test", eos=run.config.training.eos)
-            run.replace(TEST, json.dumps(found.as_json(), indent=2) + "\n")
+            run.replace(TEST, json.dumps(measure(run).as_json(), indent=2) + "\n")
         if "text" in job.measure:
             run.replace(TEXT, measure_text(run, job.suites).model_dump_json(indent=2) + "\n")
         seconds = time.monotonic() - start

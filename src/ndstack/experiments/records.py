@@ -147,6 +147,12 @@ class Record(_TableRow):
     """Numbers about the stack itself; see `ndstack.experiments.stack_views`."""
     processor_seconds: float | None = None
     """The processor time, which does not depend on other programs, if it was measured in all epochs."""
+    accuracy: Number | None = None
+    """The accuracy of the best epoch on the validation set, for tasks that have one."""
+    test_accuracy: Number | None = None
+    """The accuracy on the test set; of transductions, the mean over the lengths of inputs."""
+    generalization: Annotated[dict[str, Number], _JSON] = Field(default_factory=dict)
+    """The shares of outputs by the rule that they follow, for English transductions."""
 
     @property
     def complete(self) -> bool:

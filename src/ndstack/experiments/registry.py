@@ -51,8 +51,16 @@ def find(name: str) -> Experiment:
     raise NdstackError(f"there is no experiment called {name!r}; {hint}")
 
 
+def shipped(path: Path) -> Path:
+    """Return the file of an experiment that ships with the package, such as `questions`; or the path."""
+    own = Path(str(resources.files("ndstack.experiments") / "tasks" / f"{path.name}.toml"))
+    return own if path.name == str(path) and not path.exists() and own.is_file() else path
+
+
 def read_experiments(path: Path) -> list[Experiment]:
     """Return the experiment in a file, or those of a campaign in order.
+
+    The names `chomsky`, `recognition` and `questions` stand for files that ship with the package.
 
     A campaign is a file with several tables:
 
@@ -66,7 +74,7 @@ def read_experiments(path: Path) -> list[Experiment]:
         name = "capacity-three-runs"          # what differs from it
         restarts = 3
     """
-    values = read_toml(path)
+    values = read_toml(shipped(path))
     if "experiments" not in values:
         return [Experiment.of(values, str(path))]
     for key in values.keys() - {*CAMPAIGN}:

@@ -50,8 +50,10 @@ def as_printed(cell: Cell) -> Cell:
 
 def make_sheet(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet | None:
     """Return the table of an output, or the numbers in a figure; None if it has no table."""
-    if output.kind == "curves":
-        return _curves(output, experiment, runs)
+    if output.kind in ("curves", "accuracy"):
+        return _by_language(output, experiment, runs)
+    if output.kind == "generalization":
+        return _generalization(output, experiment, runs)
     if output.kind == "capacity":
         return _capacity(output, experiment, runs)
     if output.kind in ("times", "perplexity", "circuits"):
@@ -91,17 +93,35 @@ def trials_sheet(runs: Sequence[Finished]) -> Sheet:
     return Sheet(list(rows[0]) if rows else ["Trial"], [list(row.values()) for row in rows])
 
 
-def _curves(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:
-    """Return the validation differences of the selected runs, with rows for models, columns for languages."""
+def _by_language(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:
+    """Return the mean of the selected runs, with rows for models and columns for languages.
+
+    It is that of validation differences, or of test accuracies.
+    """
     tongues, rows = experiment.shown_languages(output), []
     for label in experiment.shown_models(output):
         row: list[Cell] = [label]
         for language in tongues:
             mine = [one for one in runs if one.label == label and one.language == language]
             chosen = select(mine, output.select)
-            row.append(statistics.fmean(one.score for one in chosen) if chosen else None)
+            numbers = [one.record.test_accuracy if output.kind == "accuracy" else one.score for one in chosen]
+            known = [number for number in numbers if number is not None]
+            row.append(statistics.fmean(known) if known else None)
         rows.append(row)
     return Sheet(["Model", *tongues], rows)
+
+
+def _generalization(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:
+    """Return the shares of outputs by the rule that they follow: the mean of runs, and each run."""
+    kinds = ("hierarchical", "linear", "other", "entirely correct")
+    rows: list[list[Cell]] = []
+    for label in experiment.shown_models(output):
+        chosen = select([one for one in runs if one.label == label], output.select)
+        shares = [one.record.generalization for one in chosen if one.record.generalization]
+        means = [statistics.fmean(one.get(kind, 0.0) for one in shares) if shares else None for kind in kinds]
+        each = " ".join(f"{one.get('hierarchical', 0.0):.2f}" for one in shares)
+        rows.append([label, len(shares), *means, each])
+    return Sheet(["Model", "Runs", *map(str.capitalize, kinds), "Hierarchical in each run"], rows)
 
 
 def _capacity(output: Output, experiment: Experiment, runs: Sequence[Finished]) -> Sheet:

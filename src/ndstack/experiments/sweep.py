@@ -30,6 +30,8 @@ ATTEMPTS = 3
 PAUSE = 1.0
 """The number of seconds before a trial is tried again after a fault of the machine, times the attempts."""
 TICK = 1.0
+TESTED = ("curves", "accuracy", "generalization")
+"""The kinds of outputs that need results on the test set."""
 
 
 @dataclasses.dataclass
@@ -137,7 +139,7 @@ def measures_of(experiment: Experiment) -> tuple[Measure, ...]:
     """Return what has to be measured for the outputs of an experiment."""
     if experiment.text:
         return ("text",)
-    return ("test",) if any(output.kind == "curves" for output in experiment.outputs) else ()
+    return ("test",) if any(output.kind in TESTED for output in experiment.outputs) else ()
 
 
 @dataclasses.dataclass(frozen=True)

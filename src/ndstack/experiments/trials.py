@@ -15,6 +15,7 @@ from ndstack.errors import NdstackError
 from ndstack.experiments.experiment import Experiment, LogUniform, ModelSpec
 from ndstack.experiments.identity import trial_id
 from ndstack.settings.reading import merge, nested
+from ndstack.settings.recipes import with_task_defaults
 from ndstack.training import RunConfig
 
 Setting = tuple[tuple[str, object], ...]
@@ -122,7 +123,7 @@ def _trial(experiment: Experiment, place: _Place, name: str) -> Trial:
     values = merge(merge(base, experiment.settings), model.settings)
     for key, value in {**chosen, **drawn}.items():
         values = merge(values, nested(key.split("."), value))
-    config = RunConfig.of(values, f"{experiment.name}: {model.label} on {language}")
+    config = RunConfig.of(with_task_defaults(values), f"{experiment.name}: {model.label} on {language}")
     setting = (("model", name), *((key, _hashable(chosen[key])) for key in sorted(chosen)))
     return Trial(trial_id(config), model.label, language, setting, restart, config)
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from ndstack.grammars.grammar import CFG, PCFG, Nonterminal, Rule, Symbol, Weigh
 from ndstack.grammars.inside import log_inside
 from ndstack.grammars.length_sampling import LengthTable, Random
 from ndstack.grammars.next_symbol import log_next_weights
+from ndstack.grammars.next_symbol_sets import NextSymbolSets
 from ndstack.grammars.notation import read_grammar
 from ndstack.languages.language import Language
 
@@ -35,6 +37,13 @@ class ContextFreeLanguage(Language):
 
     def _log_next(self, symbols: tuple[str, ...], lengths: Sequence[int]) -> NDArray[np.float64]:
         return log_next_weights(self.table, symbols, {n: -self.table.log_weight(n) for n in lengths})
+
+    @cached_property
+    def _sets(self) -> NextSymbolSets:
+        return NextSymbolSets(self.grammar)
+
+    def _next_sets(self, symbols: tuple[str, ...]) -> NDArray[np.bool_]:
+        return self._sets(symbols)
 
 
 def from_grammar(source: str | Path | CFG, name: str = "grammar") -> ContextFreeLanguage:

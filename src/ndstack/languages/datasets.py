@@ -90,7 +90,7 @@ def make_dataset(
             progress(size)
 
     def test() -> Iterator[Word]:
-        rng = np.random.default_rng(_test_seed(language))
+        rng = np.random.default_rng(test_seed(language))
         for length in _non_empty(language, plan.test_lengths) if plan.test_per_length else []:
             yield from (language.sample(length, rng) for _ in range(plan.test_per_length))
             progress(plan.test_per_length)
@@ -164,7 +164,7 @@ def _non_empty(language: Language, lengths: Lengths) -> list[int]:
     return found
 
 
-def _test_seed(language: Language) -> list[int]:
+def test_seed(language: Language) -> list[int]:
     """Return one fixed seed per language, from its name, and from its grammar if it is not registered."""
     text = language.name + (own_grammar(language) or "")
     return list(hashlib.sha256(text.encode()).digest()[:16])

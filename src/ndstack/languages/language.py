@@ -99,6 +99,18 @@ class Language(ABC):
             found[: known + 1] = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
         return found
 
+    def next_symbol_sets(self, word: Word) -> NDArray[np.bool_]:
+        """Return which symbols may follow each prefix of a string, [n + 1, V + 1]; the last column is EOS.
+
+        A symbol may follow if some string of the language, of any length, begins with the prefix and the
+        symbol; EOS may follow if the prefix itself is in the language.
+        """
+        symbols = tuple(word)
+        known = next((i for i, a in enumerate(symbols) if a not in self.alphabet), len(symbols))
+        found = np.zeros((len(symbols) + 1, len(self.alphabet) + 1), dtype=np.bool_)
+        found[: known + 1] = self._next_sets(symbols[:known])
+        return found
+
     def word(self, symbols: Iterable[str]) -> Word:
         """Return symbols as a string of this language: a `str` if all its symbols are single characters."""
         return "".join(symbols) if self._joined else tuple(symbols)
@@ -124,3 +136,7 @@ class Language(ABC):
     @abstractmethod
     def _log_next(self, symbols: tuple[str, ...], lengths: Sequence[int]) -> NDArray[np.float64]:
         """Return the logs of `next_symbols`, up to a factor for each row, given non-empty lengths."""
+
+    def _next_sets(self, symbols: tuple[str, ...]) -> NDArray[np.bool_]:
+        """Return `next_symbol_sets` for symbols of the alphabet."""
+        raise LanguageError(f"{self.name} does not say which symbols may follow a prefix (`_next_sets`)")

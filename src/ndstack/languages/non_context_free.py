@@ -75,6 +75,24 @@ class PatternLanguage(Language):
                 weights[t, column] = np.logaddexp(weights[t, column], size * log)
         return weights
 
+    def _next_sets(self, symbols: Symbols) -> NDArray[np.bool_]:
+        """Try all free parts that a prefix may have.
+
+        A free part that is longer than the prefix by two or more symbols allows nothing that the one which is
+        longer by one does not.
+        """
+        place = {symbol: i for i, symbol in enumerate(self.alphabet)}
+        found = np.zeros((len(symbols) + 1, len(self.alphabet) + 1), dtype=np.bool_)
+        fixed = next((i for i, symbol in enumerate(symbols) if symbol not in self._free), len(symbols))
+        found[: fixed + 1, [place[symbol] for symbol in self._free]] = True
+        for size in range(fixed + 1):
+            whole = self._pattern.unfold(symbols[:size])
+            for t in range(size, min(len(symbols), len(whole)) + 1):
+                if t > size and symbols[t - 1] != whole[t - 1]:
+                    break
+                found[t, place[whole[t]] if t < len(whole) else -1] = True
+        return found
+
 
 def count_3() -> PatternLanguage:
     """Return the language { a^n b^n c^n }."""

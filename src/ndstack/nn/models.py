@@ -21,7 +21,7 @@ import dataclasses
 import difflib
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import torch
 from pydantic import ValidationError
@@ -151,9 +151,9 @@ def build_from(
 ) -> LanguageModel:
     """Build as `build` does, with options that have been checked."""
     parsed, alphabet = parse(name), _alphabet(language)
-    _refuse(name, parsed, options)
+    refuse_options(name, parsed, options)
     with torch.random.fork_rng(devices=[]):
-        stack = _make_stack(name, parsed, options)
+        stack = make_stack(name, parsed, options)
         if parsed.network:
             model = _around_registered(name, parsed, options, alphabet, stack)
         elif parsed.transformer:
@@ -167,6 +167,12 @@ def build_from(
             )
         else:
             model = _around_rnn(parsed, options, alphabet, stack)
+    initialize_from(options, model, seed)
+    return model
+
+
+def initialize_from(options: ModelOptions, model: torch.nn.Module, seed: int) -> None:
+    """Give every parameter of a model its first value, as its options say."""
     initialize(
         model,
         seed,
@@ -178,7 +184,6 @@ def build_from(
         stacks_apart=options.stacks_apart,
         bound=options.init_bound,
     )
-    return model
 
 
 def _around_rnn(
@@ -212,7 +217,7 @@ def _around_registered(
     return LanguageModel(network, alphabet, "one-hot" if one_hot else "embedding", bos, options.output)
 
 
-def _make_stack(name: str, parsed: ModelName, options: ModelOptions) -> AnyStack | None:
+def make_stack(name: str, parsed: ModelName, options: ModelOptions) -> AnyStack | None:
     """Return the stack that a model name asks for."""
     kind, sizes = parsed.stack, parsed.sizes
     if not kind:
@@ -253,9 +258,16 @@ def _make_registered(name: str, kind: str, sizes: tuple[int, ...], arguments: di
     return make(*bound.args, **bound.kwargs)
 
 
-def _refuse(name: str, parsed: ModelName, options: ModelOptions) -> None:
-    """Raise an error in one line if an option is given that this model does not have."""
-    parts: set[For] = {TRANSFORMER if parsed.transformer else RECURRENT}
+def refuse_options(name: str, parsed: ModelName, options: ModelOptions, more: Collection[For] = ()) -> None:
+    """Raise an error in one line if an option is given that this model does not have.
+
+    Args:
+        name: the name of the model.
+        parsed: the name, taken apart.
+        options: the options.
+        more: parts that the model has besides those in its name.
+    """
+    parts: set[For] = {TRANSFORMER if parsed.transformer else RECURRENT, *more}
     if parsed.network:
         parts = {REGISTERED}
     if parsed.stack in ("sup", "sup-h"):

@@ -5,7 +5,7 @@ documentation follow from these declarations. Nothing here imports torch or nump
 """
 
 from ndstack.settings.base import Settings
-from ndstack.settings.data import CorpusConfig, DataConfig, Plan
+from ndstack.settings.data import CorpusConfig, DataConfig, PairsConfig, Plan, RecognitionConfig
 from ndstack.settings.model import ModelOptions
 from ndstack.settings.run import RunConfig
 from ndstack.settings.training import Stage, TrainingConfig
@@ -14,7 +14,9 @@ __all__ = [
     "CorpusConfig",
     "DataConfig",
     "ModelOptions",
+    "PairsConfig",
     "Plan",
+    "RecognitionConfig",
     "RunConfig",
     "Settings",
     "Stage",

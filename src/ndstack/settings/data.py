@@ -1,8 +1,13 @@
 """Which strings a model learns from: how many, of which lengths, or from which folder."""
 
-from pydantic import NonNegativeInt, PositiveInt, field_validator
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
 
 from ndstack.settings.base import Folder, Settings, Size
+
+Share = Annotated[float, Field(ge=0, le=1)]
+"""A share of a whole."""
 
 Lengths = tuple[int, int]
 """The least and the greatest length, both included."""
@@ -55,3 +60,29 @@ class CorpusConfig(Settings):
     """The number of rows that the text is folded into."""
     length: Size = 35
     """The length of the chunks of truncated BPTT."""
+
+
+class PairsConfig(Settings):
+    """Pairs of strings from tab-separated files, in place of a transduction that is sampled."""
+
+    folder: Folder
+    """The folder with `train.tsv`, `validation.tsv` and, for tests, `test.tsv`."""
+    units: Literal["words", "characters"] = "words"
+    """Whether symbols are words separated by spaces, or single characters."""
+    sha256: dict[str, str] | None = None
+    """The checksums of the files in the folder, filled in when a run starts."""
+
+
+class RecognitionConfig(Settings):
+    """The strings outside of the language that a recognizer learns to reject, and its loss."""
+
+    negatives: Share = 0.5
+    """The probability with which a sampled string is replaced by one outside of the language."""
+    edited: Share = 0.5
+    """The probability with which such a string is made by edits of the sampled one; if not, its symbols are
+    uniformly random."""
+    most_edits: Size = 3
+    """The greatest number of edits, each of which inserts, deletes or replaces a symbol; the number is
+    uniform from 1."""
+    auxiliary: Annotated[float, Field(ge=0)] = 0.0
+    """The weight of the auxiliary loss, which is about the symbols that may follow each prefix."""

@@ -22,6 +22,8 @@ TRANSFORMER = For("a transformer")
 SUPERPOSITION = For("a superposition stack")
 NONDETERMINISTIC = For("a nondeterministic stack")
 REGISTERED = For("a registered stack or network")
+ATTENTIVE = For("a recurrent encoder and decoder")
+TWO_WAY = For("stack attention in an encoder")
 
 
 class ModelOptions(Settings):
@@ -58,6 +60,10 @@ class ModelOptions(Settings):
     """The number of hidden units in the feedforward sublayers of a transformer."""
     dropout: Annotated[Rate, TRANSFORMER] = 0.1
     """The rate of dropout in a transformer."""
+    attention: Annotated[bool, ATTENTIVE] = False
+    """Whether a recurrent decoder attends to the outputs of the encoder."""
+    both_ways: Annotated[bool, TWO_WAY] = False
+    """Whether every stack of a transformer's encoder has a twin that reads from right to left."""
     output: OutputKind = "full"
     """The output layer: "full" is a linear layer; "adaptive" is an adaptive softmax for many symbols, of
     which the common ones come first in the alphabet."""

@@ -4,7 +4,7 @@ A recipe has the same effect as its settings one by one; `config.json` contains 
 """
 
 from ndstack.errors import TrainingError
-from ndstack.settings.reading import Table, Values
+from ndstack.settings.reading import Table, Values, merge
 
 RECIPES: dict[str, Table] = {
     "dissertation": {},
@@ -39,6 +39,17 @@ here lead to good results."""
 
 TEXT_TRANSFORMER: Table = {"training": _TEXT | {"optimizer": "adam", "learning_rate": 1e-3, "clip": 1.0}}
 """The recipe for transformers on text, which learn badly with SGD."""
+
+
+TASKS: dict[str, Table] = {
+    "transduce": {"data": {"lengths": (1, 40), "test_lengths": (41, 500), "test_per_length": 1}}
+}
+"""The settings of tasks that differ from the defaults: lengths as in the Chomsky-hierarchy benchmark."""
+
+
+def with_task_defaults(values: Values) -> Table:
+    """Return settings with those that are usual for their task, as far as they are not given."""
+    return merge(TASKS.get(str(values.get("task")), {}), values)
 
 
 def take_recipe(values: Values, source: str) -> tuple[Table, Table]:

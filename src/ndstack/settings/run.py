@@ -8,12 +8,14 @@ from pydantic import ValidationError, model_validator
 
 from ndstack.errors import TrainingError, first_problem
 from ndstack.settings.base import Folder, Seed, Settings
-from ndstack.settings.data import CorpusConfig, DataConfig
+from ndstack.settings.data import CorpusConfig, DataConfig, PairsConfig, RecognitionConfig
 from ndstack.settings.document import find_table
 from ndstack.settings.model import ModelOptions
 from ndstack.settings.reading import Values, merge
 from ndstack.settings.recipes import take_recipe
 from ndstack.settings.training import TrainingConfig
+
+TaskName = Literal["model", "recognize", "transduce"]
 
 
 class RunConfig(Settings):
@@ -21,8 +23,12 @@ class RunConfig(Settings):
 
     format: Literal["ndstack run 1"] = "ndstack run 1"
     """The format of this table."""
+    task: TaskName = "model"
+    """What is learned: "model" for the probabilities of strings, "recognize" for membership in a language,
+    "transduce" for outputs of inputs."""
     language: str
-    """The name of a formal language or of a registered task; for a run on text, only a label."""
+    """The name of a formal language, of a transduction or of a registered task; for a run on text or on pairs
+    from files, only a label."""
     grammar: str | None = None
     """The rules of a language that has no name of its own."""
     model: str | None
@@ -35,6 +41,10 @@ class RunConfig(Settings):
     """The checksum of the file with these parameters, filled in when a run starts."""
     data: DataConfig = DataConfig()
     """The strings of a formal language."""
+    recognition: RecognitionConfig = RecognitionConfig()
+    """The task "recognize"."""
+    pairs: PairsConfig | None = None
+    """The pairs of the task "transduce", if they are read from files."""
     corpus: CorpusConfig | None = None
     """The text of a run on text."""
     options: ModelOptions = ModelOptions()
@@ -46,6 +56,12 @@ class RunConfig(Settings):
     def _check_stages(self) -> Self:
         if self.training.stages and self.corpus is not None:
             raise ValueError("training.stages given for a run on text, expected for formal languages only")
+        if self.corpus is not None and self.task != "model":
+            raise ValueError(f"task {self.task} given for a run on text, expected model")
+        if self.pairs is not None and self.task != "transduce":
+            raise ValueError(f"pairs given for the task {self.task}, expected transduce")
+        if self.task == "transduce" and (self.grammar is not None or self.data.folder is not None):
+            raise ValueError("a grammar or a data folder given for the task transduce, expected pairs")
         return self
 
     @classmethod

@@ -8,12 +8,11 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 from torch import Tensor
 
 from ndstack.errors import TrainingError, first_problem
-from ndstack.nn import LanguageModel
 from ndstack.nn.storage.files import pack_tensors, read_tensors
 from ndstack.training.run import BEST, FREE, STATE, Metrics, Run
 from ndstack.training.schedule import Schedule
 from ndstack.training.stages import Stages
-from ndstack.training.task import Task
+from ndstack.training.task import Model, Task
 
 
 class Progress(BaseModel):
@@ -43,7 +42,7 @@ class Progress(BaseModel):
         return self.epoch - schedule.epochs + schedule.best_epoch if schedule.best_epoch else 0
 
 
-def fingerprint(run: Run, model: LanguageModel) -> str:
+def fingerprint(run: Run, model: Model) -> str:
     """Return a checksum of what must not change in the middle of a run."""
     shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
     # Defaults are left out, so that a new version with a new setting can resume an old run.
@@ -54,7 +53,7 @@ def fingerprint(run: Run, model: LanguageModel) -> str:
 def save_state(
     run: Run,
     progress: Progress,
-    model: LanguageModel,
+    model: Model,
     optimizer: torch.optim.Optimizer,
     carried: Sequence[Mapping[str, Tensor]],
 ) -> None:
@@ -72,7 +71,7 @@ def save_state(
 def restore_state(
     run: Run,
     fresh: Progress,
-    model: LanguageModel,
+    model: Model,
     optimizer: torch.optim.Optimizer,
     stages: Stages,
     rank: int,
@@ -106,7 +105,7 @@ def restore_state(
 
 def _put(
     tensors: Mapping[str, Tensor],
-    model: LanguageModel,
+    model: Model,
     optimizer: torch.optim.Optimizer,
     task: Task,
     rank: int,

@@ -11,6 +11,7 @@ from ndstack.html_tables import table
 from ndstack.languages import Dataset
 from ndstack.nn import LanguageModel
 from ndstack.progress import Advance, no_progress
+from ndstack.training.measured import Cells, Json
 from ndstack.training.task import Task, encode_by_length, total_nats
 
 Split = Literal["train", "validation", "test"]
@@ -46,6 +47,23 @@ class Evaluation:
     overall: Row
     by_length: tuple[Row, ...]
 
+    note = "In nats per symbol; the rows of single lengths are given the length."
+    shown = "cross-entropy difference (nats)"
+
+    def values_by_length(self) -> dict[int, float]:
+        """Return the cross-entropy difference by length."""
+        return {row.length: row.difference for row in self.by_length if row.length is not None}
+
+    def table(self) -> Cells:
+        """Return a table of the results."""
+        return [
+            ["length", "strings", "cross-entropy", "lower bound", "difference"],
+            *(
+                [row.length or "all", row.strings, row.cross_entropy, row.lower_bound, row.difference]
+                for row in (*self.by_length, self.overall)
+            ),
+        ]
+
     def _repr_html_(self) -> str:
         rows = [
             ("all" if row.length is None else row.length, row.strings, row.cross_entropy, row.difference)
@@ -54,7 +72,7 @@ class Evaluation:
         head = ("length", "strings", "cross-entropy", "above the lower bound")
         return table(rows, head, f"{self.split} set, nats per symbol")
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> Json:
         """Return the results as plain data."""
         return {
             "split": self.split,

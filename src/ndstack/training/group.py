@@ -63,8 +63,8 @@ class Group:
         """Return the sum over all processes."""
         if self.alone:
             return mine
-        nats, symbols = self._sum(torch.tensor(mine, dtype=torch.float64)).tolist()
-        return Nats(nats, round(symbols))
+        nats, symbols, correct = self._sum(torch.tensor(mine, dtype=torch.float64)).tolist()
+        return Nats(nats, round(symbols), round(correct))
 
     def gather(self, mine: dict[str, Tensor]) -> list[dict[str, Tensor]]:
         """Return what each process has, in order."""

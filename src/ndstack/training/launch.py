@@ -16,8 +16,7 @@ from torch.multiprocessing.spawn import ProcessException, ProcessExitedException
 from ndstack import files, processes
 from ndstack.errors import NdstackError, TrainingError
 from ndstack.languages import Dataset
-from ndstack.nn import LanguageModel
-from ndstack.nn.storage.description import describe_model
+from ndstack.nn.storage.files import describe
 from ndstack.ops.runtime import threads
 from ndstack.processes import cores
 from ndstack.settings.run import RunConfig
@@ -35,7 +34,8 @@ from ndstack.training.material import (
 )
 from ndstack.training.observers import MetricsLines, Observer, Observers, TensorBoard
 from ndstack.training.run import STATE, Run, is_run
-from ndstack.training.task import Share, Task
+from ndstack.training.task import Model, Share, Task
+from ndstack.transductions.pairs import pair_checksums
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -45,7 +45,7 @@ SMALL = 64
 """Up to this size of vectors, torch gets one thread, because more would not pay."""
 
 
-Maker = Callable[[RunConfig, Share, Show], tuple[LanguageModel, Dataset | Task]]
+Maker = Callable[[RunConfig, Share, Show], tuple[Model, Dataset | Task]]
 """A function that makes the model and what it learns, for one of several processes. It must be defined at the
 top level of a module, so that it can be sent to other processes."""
 
@@ -103,7 +103,7 @@ def train(
 
 def _try(config: RunConfig, make: Maker) -> int:
     """Make the model once, before all processes make it, and return the bytes of its parameters."""
-    formal = make is make_formal and not is_task(config.language)
+    formal = make is make_formal and not is_task(config.language) and config.task != "transduce"
     model = make_checked(config)[0] if formal else make(config, Share(), "nothing")[0]
     take_start(config, model)
     return sum(parameter.nbytes for parameter in model.parameters())
@@ -118,6 +118,10 @@ def settle(config: RunConfig) -> RunConfig:
     if data.folder is not None:
         data = data.model_copy(update={"sha256": data_checksums(Path(data.folder))})
     settled: dict[str, object] = {"training": training, "data": data}
+    if config.pairs is not None:
+        folder = files.real_path(config.pairs.folder)
+        own = {"folder": str(folder), "sha256": pair_checksums(folder)}
+        settled["pairs"] = config.pairs.model_copy(update=own)
     if config.start_from is not None:
         source = files.real_path(config.start_from)
         settled |= {"start_from": str(source), "start_sha256": start_checksum(source)}
@@ -216,7 +220,7 @@ def _work(fabric: Fabric, plan: _Plan) -> Result:
         model, data = plan.make(config, Share(fabric.global_rank, fabric.world_size), shown)
         if not plan.resume or not (folder / STATE).exists():
             take_start(config, model)
-        description = describe_model(model)
+        description = describe(model)
         if first and not plan.resume:
             folder.mkdir(parents=True, exist_ok=True)
             held.enter_context(files.locked(folder))
@@ -239,7 +243,8 @@ def _observer(folder: Path, config: RunConfig, show: Show, tensorboard: bool) ->
     if show == "terminal":
         from ndstack.training.terminal import Terminal
 
-        watched = "cross_entropy" if is_task(config.language) else "difference"
+        watched = "difference" if config.task == "model" else "accuracy"
+        watched = "cross_entropy" if is_task(config.language) else watched
         watched = watched if config.corpus is None else "perplexity"
         chosen.append(Terminal(f"{config.model} on {config.language}", watched))
     if show == "json":

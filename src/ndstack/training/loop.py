@@ -19,10 +19,8 @@ from ndstack.errors import TrainingError
 from ndstack.html_tables import table
 from ndstack.languages import Dataset
 from ndstack.languages.datasets import own_grammar
-from ndstack.nn import LanguageModel
-from ndstack.nn.storage.description import describe_model
 from ndstack.nn.storage.files import CONFIGURATION as MODEL
-from ndstack.nn.storage.files import read_tensors
+from ndstack.nn.storage.files import describe, read_tensors
 from ndstack.settings.data import DataConfig
 from ndstack.settings.run import RunConfig
 from ndstack.settings.training import TrainingConfig
@@ -34,7 +32,7 @@ from ndstack.training.observers import Observer
 from ndstack.training.run import BEST, Metrics, Run, is_run
 from ndstack.training.schedule import Schedule
 from ndstack.training.stages import Stages
-from ndstack.training.task import Share, Task
+from ndstack.training.task import Model, Share, Task
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -78,7 +76,7 @@ class Result:
 
 
 def fit(
-    model: LanguageModel,
+    model: Model,
     data: Dataset | Task,
     config: TrainingConfig | None = None,
     *,
@@ -89,7 +87,7 @@ def fit(
     """Train a model; afterwards, it has the parameters that were best on the validation data.
 
     Args:
-        model: any language model.
+        model: any language model, or a transducer for a task that transduces.
         data: a data set of a formal language, or another task. Stages before the last one sample strings of
             their own lengths from the same language and seed, so they need a data set.
         config: the settings; by default, the dissertation's recipe.
@@ -115,7 +113,7 @@ class _Trainer:
 
     def __init__(
         self,
-        model: LanguageModel,
+        model: Model,
         stages: Stages,
         run: Run | None,
         observer: Observer,
@@ -310,15 +308,15 @@ def _optimizer(parameters: list[torch.nn.Parameter], config: TrainingConfig) -> 
 
 
 def _run(
-    folder: Path, model: LanguageModel, data: Dataset | Task, config: TrainingConfig, fabric: Fabric | None
+    folder: Path, model: Model, data: Dataset | Task, config: TrainingConfig, fabric: Fabric | None
 ) -> Run:
     """Return the run in a folder; if there is none, the first process starts it."""
     if fabric is None or fabric.global_rank == 0:
         if not is_run(folder):
-            config_of_run, description = made_in_python(data, config), describe_model(model)
+            config_of_run, description = made_in_python(data, config), describe(model)
             Run.create(folder, config_of_run, description)
         elif not (folder / MODEL).exists():
-            Run.open(folder).complete(describe_model(model))
+            Run.open(folder).complete(describe(model))
     if fabric is not None:
         fabric.barrier()
     return Run.open(folder)

@@ -9,34 +9,129 @@ from ndstack import files, register
 from ndstack.errors import TrainingError
 from ndstack.languages import NAMES, Dataset, Language, from_grammar, get, make_dataset, read_dataset
 from ndstack.languages.datasets import SPLITS, own_grammar
-from ndstack.nn import LanguageModel, models
+from ndstack.nn import LanguageModel, Transducer, models
 from ndstack.nn.storage.files import read_tensors
-from ndstack.progress import progress_bar
+from ndstack.nn.transducers.models import build_transducer_from
+from ndstack.progress import Advance, no_progress, progress_bar
+from ndstack.settings.data import Lengths
 from ndstack.settings.reading import Table, Values
 from ndstack.settings.run import RunConfig
+from ndstack.training.evaluation import Split, evaluate
+from ndstack.training.measured import Measured
+from ndstack.training.recognition import RecognitionTask, check_sets, evaluate_recognition
 from ndstack.training.run import BEST, Run
-from ndstack.training.task import Share, Task
+from ndstack.training.task import Model, Share, Task
+from ndstack.training.transduction import TransductionTask, evaluate_transduction
+from ndstack.transductions import EnglishTransduction, PairData, make_pairs, read_pairs
+from ndstack.transductions import get as get_transduction
+from ndstack.transductions.pairs import pair_checksums
 
 Show = Literal["terminal", "json", "nothing"]
 """Progress bars, a line of JSON per epoch, or nothing."""
 
 
-def make_formal(config: RunConfig, share: Share, show: Show) -> tuple[LanguageModel, Dataset | Task]:
+def make_formal(config: RunConfig, share: Share, show: Show) -> tuple[Model, Dataset | Task]:
     """Return a model and what it learns: the strings of a formal language, or a registered task.
 
     The language and the model are checked before strings are sampled.
     """
+    if config.task == "transduce":
+        return _make_transduction(config, share, show)
     task = make_task(config, share)
     if task is not None:
         return make_model(config, _alphabet_of(task, config.language)), task
     model, language = make_checked(config)
-    return model, make_data(config, show, language)
+    data = make_data(config, show, language)
+    if config.task == "model":
+        return model, data
+    return model, RecognitionTask(data, model, config.recognition, seed=config.training.seed, share=share)
+
+
+def _make_transduction(config: RunConfig, share: Share, show: Show) -> tuple[Transducer, TransductionTask]:
+    if config.model is None:
+        raise TrainingError("the model of this run was made in Python, so it cannot be made again by name")
+    data = make_pair_data(config, test=False, show=show)
+    model = build_transducer_from(config.options, config.model, data.source, data.target, seed=config.seed)
+    model = model.double() if config.training.precision == "64" else model
+
+    def resample(lengths: Lengths) -> PairData:
+        changes = {"data": config.data.model_copy(update={"lengths": lengths})}
+        return make_pair_data(config.model_copy(update=changes), test=False)
+
+    task = TransductionTask(
+        data,
+        model,
+        batch_size=config.data.batch_size,
+        seed=config.training.seed,
+        share=share,
+        resample=resample if config.pairs is None else None,
+    )
+    return model, task
+
+
+def make_pair_data(config: RunConfig, *, test: bool, show: Show = "nothing") -> PairData:
+    """Return the pairs of a run that transduces, either sampled from its seed, or read from its folder.
+
+    Args:
+        config: the configuration of the run.
+        test: whether the pairs for tests are sampled, or those for training and validation.
+        show: how progress is shown: with a progress bar if this is "terminal".
+    """
+    if config.pairs is not None:
+        folder = Path(config.pairs.folder)
+        if config.pairs.sha256 not in (None, pair_checksums(folder)):
+            raise TrainingError(
+                f"{folder} has changed since the run started; start a new run in another folder"
+            )
+        return read_pairs(folder, config.pairs.units)
+    changes = {"train": 0, "validation": 0} if test else {"test_per_length": 0}
+    plan, source = config.data.model_copy(update=changes), get_transduction(config.language)
+    if show != "terminal":
+        return make_pairs(source, config.seed, plan)
+    with progress_bar(f"sampling {source.name}", plan.train + plan.validation) as advance:
+        return make_pairs(source, config.seed, plan, progress=advance)
+
+
+def measure(run: Run, split: Split = "test", *, progress: Advance = no_progress) -> Measured:
+    """Measure the best model of a run on a split of its data.
+
+    Args:
+        run: a run on a formal language.
+        split: the split of its data.
+        progress: a function that is called with the number of strings read since the last call.
+    """
+    config = run.config
+    if config.task == "transduce":
+        pairs = make_pair_data(config, test=split == "test")
+        rules = None if config.pairs is not None else get_transduction(config.language)
+        english = rules if isinstance(rules, EnglishTransduction) else None
+        return evaluate_transduction(run.load_transducer(), pairs, split, english, progress=progress)
+    model = run.load()
+    data = make_test_data(config) if split == "test" else make_data(config)
+    if config.task == "recognize":
+        return evaluate_recognition(model, data, split, config.recognition, progress=progress)
+    return evaluate(model, data, split, eos=config.training.eos, progress=progress)
+
+
+def count_strings(config: RunConfig, split: Split) -> int:
+    """Return the number of strings that `measure` reads."""
+    if config.task == "transduce":
+        pairs = make_pair_data(config, test=split == "test")
+        return len(getattr(pairs, split)) + len(pairs.generalization) * (split == "test")
+    data, language = config.data, language_of(config)
+    if data.folder is not None:
+        return len(getattr(read_dataset(Path(data.folder)), split))
+    if split == "test":
+        return data.test_per_length * len(language.lengths(*data.test_lengths))
+    return data.train if split == "train" else data.validation
 
 
 def make_checked(config: RunConfig) -> tuple[LanguageModel, Language]:
     """Return the model and the language of a run; it is an error if there are no strings as it needs them."""
     language = language_of(config)
     _check_data(config, language)
+    if config.task == "recognize":
+        check_sets(language, config.recognition)
     return make_model(config, language), language
 
 
@@ -46,9 +141,11 @@ def is_task(name: str) -> bool:
     return base not in NAMES and register.language.find(base) is None and register.task.find(base) is not None
 
 
-def check_language(name: str) -> None:
-    """Raise an error unless this is the name of a formal language or of a registered task."""
-    if not is_task(name):
+def check_language(name: str, task: object = "model") -> None:
+    """Raise an error unless this is a name that a task can be about."""
+    if task == "transduce":
+        get_transduction(name)
+    elif not is_task(name):
         get(name)
 
 
@@ -94,6 +191,8 @@ def language_of(config: RunConfig) -> Language:
     """Return the formal language of a run; it is an error if the run has none."""
     if config.corpus is not None:
         raise TrainingError("this run is on text, not on a formal language; use the commands of ndstack text")
+    if config.task == "transduce":
+        raise TrainingError(f"{config.language} is a transduction; this needs a formal language")
     if config.grammar is not None:
         return from_grammar(config.grammar, name=config.language)
     if is_task(config.language):
@@ -109,7 +208,7 @@ def make_model(config: RunConfig, language: Language | Iterable[str]) -> Languag
     return model.double() if config.training.precision == "64" else model
 
 
-def take_start(config: RunConfig, model: LanguageModel) -> None:
+def take_start(config: RunConfig, model: Model) -> None:
     """Give the model the best parameters of the run that its run starts from, if any."""
     if config.start_from is None:
         return

@@ -14,16 +14,16 @@ from ndstack.plotting import (
     new_axes,
     scale_differences,
 )
-from ndstack.training.evaluation import Evaluation
+from ndstack.training.measured import Measured
 from ndstack.training.run import Metrics
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DIFFERENCE = "cross-entropy difference (nats)"
 VALIDATION = {
-    "validation_difference": f"validation {DIFFERENCE}",
+    "validation_difference": "validation cross-entropy difference (nats)",
     "validation_perplexity": "validation perplexity",
+    "validation_accuracy": "validation accuracy",
     "validation_cross_entropy": "validation cross-entropy (nats)",
 }
 """What a learning curve may show, by its name in `metrics.jsonl`, the most informative first."""
@@ -64,9 +64,9 @@ def stage_borders(history: Sequence[Metrics]) -> list[float]:
 
 
 def draw_by_length(
-    evaluations: Mapping[str, Evaluation], title: str = "", training: tuple[int, int] | None = None
+    evaluations: Mapping[str, Measured], title: str = "", training: tuple[int, int] | None = None
 ) -> Figure:
-    """Draw the cross-entropy difference by the length of strings, with one line for each name.
+    """Draw the cross-entropy difference, or the accuracy, by the length of strings, a line for each name.
 
     Args:
         evaluations: the results, by the names of the models.
@@ -74,17 +74,18 @@ def draw_by_length(
         training: the smallest and the greatest length of the training strings, to be marked.
     """
     figure, axes = new_axes()
-    styles = model_styles(evaluations)
+    styles, shown = model_styles(evaluations), ""
     for name, evaluation in evaluations.items():
-        rows = evaluation.by_length
-        lengths = [row.length for row in rows if row.length is not None]
-        marker = "o" if len(lengths) < 3 else None
-        differences = [row.difference for row in rows]
-        axes.plot(lengths, differences, label=label(name), marker=marker, **styles[name])
-    axes.set(xlabel="length", ylabel=DIFFERENCE, title=title)
+        values, shown = evaluation.values_by_length(), evaluation.shown
+        marker = "o" if len(values) < 3 else None
+        axes.plot(list(values), list(values.values()), label=label(name), marker=marker, **styles[name])
+    axes.set(xlabel="length", ylabel=shown, title=title)
     if training is not None:
         mark_training_lengths(axes, *training)
-    scale_differences(axes)
-    mark_lower_bound(axes)
+    if shown == "accuracy":
+        axes.axhline(1, color="#888888", linewidth=0.8)
+    else:
+        scale_differences(axes)
+        mark_lower_bound(axes)
     label_lines(figure)
     return figure

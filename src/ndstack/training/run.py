@@ -24,15 +24,15 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+import torch
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ndstack import files, zoo
 from ndstack.errors import NdstackError, TrainingError, first_problem
 from ndstack.html_tables import table
-from ndstack.nn import LanguageModel
-from ndstack.nn.storage.description import ModelDescription
+from ndstack.nn import LanguageModel, Transducer
 from ndstack.nn.storage.files import CONFIGURATION as MODEL
-from ndstack.nn.storage.files import load, pack_tensors, read_note, read_tensors
+from ndstack.nn.storage.files import load, load_transducer, pack_tensors, read_note, read_tensors
 from ndstack.processes import cores
 from ndstack.settings.reading import Values, flatten, merge
 from ndstack.settings.run import RunConfig
@@ -58,7 +58,7 @@ class Run:
         self.folder, self.config = Path(folder), config
 
     @classmethod
-    def create(cls, folder: str | Path, config: RunConfig, model: ModelDescription | None = None) -> Run:
+    def create(cls, folder: str | Path, config: RunConfig, model: BaseModel | None = None) -> Run:
         """Start a run in a new or empty folder, and write its configuration and the description of its model.
 
         The configuration is written first: whatever happens afterwards, the run can be resumed.
@@ -74,7 +74,7 @@ class Run:
             raise TrainingError(f"cannot make a run in {folder}: {error.strerror or error}") from None
         return run
 
-    def complete(self, model: ModelDescription | None) -> None:
+    def complete(self, model: BaseModel | None) -> None:
         """Write the files that are missing besides the configuration, and the description of the model."""
         (self.folder / STATE).parent.mkdir(exist_ok=True)
         if not (self.folder / ENVIRONMENT).exists():
@@ -150,17 +150,29 @@ class Run:
         """Replace the metrics of all epochs."""
         self.replace(METRICS, "".join(json.dumps(line) + "\n" for line in history))
 
-    def keep(self, name: str, model: LanguageModel) -> None:
+    def keep(self, name: str, model: torch.nn.Module) -> None:
         """Write the parameters of the model to a file."""
         (self.folder / name).parent.mkdir(exist_ok=True)
         self.replace(name, pack_tensors(model.state_dict()))
 
     def load(self, parameters: str = BEST) -> LanguageModel:
         """Return the model with its best parameters, or with those of a snapshot."""
-        self.check()
-        if not (self.folder / parameters).exists():
-            raise TrainingError(f"{self.folder} has no {parameters} yet; it appears after the first epoch")
+        if self.config.task == "transduce":
+            raise TrainingError(f"{self.folder} is a transducer, but this needs a language model")
+        self._check_parameters(parameters)
         return load(self.folder, parameters=parameters)
+
+    def load_transducer(self, parameters: str = BEST) -> Transducer:
+        """Return the transducer with its best parameters, or with those of a snapshot."""
+        if self.config.task != "transduce":
+            raise TrainingError(f"{self.folder} is not a transducer; expected a run with --task transduce")
+        self._check_parameters(parameters)
+        return load_transducer(self.folder, parameters=parameters)
+
+    def _check_parameters(self, name: str) -> None:
+        self.check()
+        if not (self.folder / name).exists():
+            raise TrainingError(f"{self.folder} has no {name} yet; it appears after the first epoch")
 
     def check(self, *, complete: bool = False) -> None:
         """Raise an error if a file is missing or empty that the run must have by now.
@@ -222,6 +234,7 @@ class Run:
             "best_epoch": best.get("epoch"),
             "difference": best.get("validation_difference"),
             "cross_entropy": best.get("validation_cross_entropy"),
+            "accuracy": best.get("validation_accuracy"),
             "seconds_an_epoch": sum(seconds.values()) / len(history) if history and seconds else None,
         }
 
@@ -295,8 +308,6 @@ def is_run(folder: str | Path) -> bool:
 
 def environment() -> dict[str, str | int]:
     """Return the versions of the software, and a description of the machine."""
-    import torch
-
     from ndstack import __version__
     from ndstack.training import machine
 

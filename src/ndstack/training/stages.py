@@ -4,7 +4,7 @@ from ndstack.errors import TrainingError
 from ndstack.languages import Dataset, make_dataset
 from ndstack.nn import LanguageModel
 from ndstack.settings.training import TrainingConfig
-from ndstack.training.task import FormalTask, Share, Task
+from ndstack.training.task import FormalTask, Model, Resampled, Share, Task
 
 
 class Stages:
@@ -14,10 +14,10 @@ class Stages:
     data set's seed when the stage starts.
     """
 
-    def __init__(
-        self, model: LanguageModel, data: Dataset | Task, config: TrainingConfig, share: Share
-    ) -> None:
-        if config.stages and not isinstance(data, Dataset):
+    def __init__(self, model: Model, data: Dataset | Task, config: TrainingConfig, share: Share) -> None:
+        if isinstance(data, Dataset) and not isinstance(model, LanguageModel):
+            raise TrainingError("a data set of a formal language given for a transducer, expected a task")
+        if config.stages and not isinstance(data, Dataset | Resampled):
             raise TrainingError("stages given, but there is no data set of a formal language to sample from")
         self.model, self.data, self.whole, self.share = model, data, config, share
         self._made: tuple[int, Task] | None = None
@@ -40,8 +40,11 @@ class Stages:
     def _make(self, stage: int) -> Task:
         data = self.data
         if not isinstance(data, Dataset):
+            if stage < self.count - 1 and isinstance(data, Resampled):
+                return data.with_lengths(self.whole.stages[stage].lengths)
             return data
         if stage < self.count - 1:
             changes = {"lengths": self.whole.stages[stage].lengths, "test_per_length": 0}
             data = make_dataset(data.language, data.seed, data.plan.model_copy(update=changes))
+        assert isinstance(self.model, LanguageModel)
         return FormalTask(data, self.model, eos=self.whole.eos, seed=self.whole.seed, share=self.share)

@@ -1,7 +1,7 @@
 """Tasks, which provide losses and validate models; and the task of learning a formal language."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -11,11 +11,16 @@ from ndstack.errors import TrainingError
 from ndstack.grammars.grammar import Word
 from ndstack.grammars.graphs import grouped
 from ndstack.languages import Dataset
-from ndstack.nn import LanguageModel
+from ndstack.nn import LanguageModel, Transducer
 from ndstack.nn.language_models.evaluation_mode import evaluation_mode
+from ndstack.settings.data import Lengths
 
 SHUFFLING = 2
 """The number of the random stream that orders batches; 0 and 1 sample the strings of a data set."""
+
+
+Model = LanguageModel | Transducer
+"""What can be trained."""
 
 
 class Share(NamedTuple):
@@ -30,10 +35,14 @@ class Share(NamedTuple):
 
 
 class Nats(NamedTuple):
-    """A sum of -log p and the number of symbols."""
+    """A sum of -log p, the number of symbols and, for tasks that count them, of those predicted correctly.
+
+    For tasks with one decision per string, symbols are decisions.
+    """
 
     nats: float
     symbols: int
+    correct: int = 0
 
     @property
     def cross_entropy(self) -> float:
@@ -59,10 +68,10 @@ class Task(Protocol):
     def steps(self, epoch: int) -> int:
         """Return the number of steps of an epoch; epochs count from 0."""
 
-    def loss(self, model: LanguageModel, epoch: int, step: int) -> Loss:
-        """Return the loss of this process's share of one step."""
+    def loss(self, model: Any, epoch: int, step: int) -> Loss:
+        """Return the loss of this process's share of one step; the model is of the kind that it needs."""
 
-    def validate(self, model: LanguageModel) -> Nats:
+    def validate(self, model: Any) -> Nats:
         """Return the total over this process's share of the validation data."""
 
     def metrics(self, total: Nats) -> dict[str, float]:
@@ -73,6 +82,14 @@ class Task(Protocol):
 
     def carry(self, tensors: Mapping[str, Tensor]) -> None:
         """Resume with what `carried` returned."""
+
+
+@runtime_checkable
+class Resampled(Protocol):
+    """A task that can be made again with strings of other lengths, for the stages of a run."""
+
+    def with_lengths(self, lengths: Lengths) -> Task:
+        """Return the same task with strings of other lengths."""
 
 
 class Order:

@@ -23,6 +23,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 Identifier = Annotated[str, Field(max_length=200)]
 PageName = Annotated[str, Field(min_length=1, max_length=64)]
 """The identifier of a page, with which its newest request supersedes earlier ones."""
+RequestNumber = Annotated[int, Field(ge=1, lt=2**53)]
+"""The number that a page gives to a request, since requests may arrive in another order."""
 Number = Annotated[int, Field(ge=0, le=10_000)]
 
 
@@ -36,12 +38,14 @@ class Look(_Question):
     model: Identifier
     text: Annotated[str, Field(max_length=8000)]
     page: PageName | None = None
+    number: RequestNumber | None = None
 
 
 class Stop(_Question):
-    """A request to end all requests of a page."""
+    """A request to end all requests of a page, up to a number if one is given."""
 
     page: PageName
+    number: RequestNumber | None = None
 
 
 class Save(Look):
@@ -115,11 +119,11 @@ def _add_questions(app: FastAPI, catalogue: Catalogue) -> None:
 
     @app.post("/api/look")
     def look(question: Look) -> JSONResponse:
-        return JSONResponse(catalogue.look(question.model, question.text, question.page))
+        return JSONResponse(catalogue.look(question.model, question.text, question.page, question.number))
 
     @app.post("/api/stop")
     def stop(question: Stop) -> dict[str, bool]:
-        catalogue.requests.stop(question.page)
+        catalogue.requests.stop(question.page, question.number)
         return {"stopped": True}
 
     @app.post("/api/sample")

@@ -130,15 +130,16 @@ class Catalogue:
             "examples": list(_PICTURED.get(identifier, ())) if source.run is None else [],
         }
 
-    def look(self, identifier: str, text: str, page: str | None = None) -> Json:
+    def look(self, identifier: str, text: str, page: str | None = None, number: int | None = None) -> Json:
         """Return the answer about one string; see `ndstack.analysis.explorer.answer`.
 
         Args:
             identifier: the identifier of the model.
             text: the string as typed.
             page: the page whose later requests supersede this one, if any; see `RequestQueue`.
+            number: the number that the page gave to the request.
         """
-        check, key = self.requests.register(page), (identifier, text)
+        check, key = self.requests.register(page, number), (identifier, text)
         if (known := self._answers.get(key)) is not None:
             return known
         source = self.source(identifier)

@@ -2,7 +2,7 @@
 
 Each page has an identifier. Its newest request supersedes its earlier ones, which end at their next `check`,
 whether they are waiting or being processed. All requests of a page end in this way when the page asks to
-stop.
+stop. A page numbers its requests, because a busy server may receive them in another order.
 """
 
 import contextlib
@@ -45,17 +45,19 @@ class RequestQueue:
         self._newest: OrderedDict[str, int] = OrderedDict()
         self._closed = False
 
-    def register(self, page: str | None) -> Check:
+    def register(self, page: str | None, number: int | None = None) -> Check:
         """Register a request, which supersedes earlier ones of the same page, and return its check.
 
-        A request without a page supersedes none.
+        Args:
+            page: the page; a request without one supersedes none.
+            number: the number that the page gave to the request; None for the next number.
         """
-        number = None if page is None else self._count(page)
+        own = None if page is None else self._count(page, number)
 
         def check() -> None:
             if self._closed:
                 raise SupersededError("the server is shutting down")
-            if page is not None and self._newest.get(page) != number:
+            if page is not None and self._newest.get(page) != own:
                 raise SupersededError("the request was stopped, or superseded by another")
 
         return check
@@ -64,17 +66,18 @@ class RequestQueue:
         """End all requests, because the server shuts down."""
         self._closed = True
 
-    def stop(self, page: str) -> None:
-        """End all requests of a page."""
-        self._count(page)
+    def stop(self, page: str, number: int | None = None) -> None:
+        """End all requests of a page, up to a number if one is given."""
+        self._count(page, number)
 
-    def _count(self, page: str) -> int:
+    def _count(self, page: str, number: int | None) -> int:
         with self._lock:
-            number = self._newest.pop(page, 0) + 1
-            self._newest[page] = number
+            newest = self._newest.pop(page, 0)
+            own = newest + 1 if number is None else number
+            self._newest[page] = max(own, newest)
             while len(self._newest) > PAGES:
                 self._newest.popitem(last=False)
-            return number
+            return own
 
     @contextlib.contextmanager
     def working(self, check: Check) -> Iterator[None]:

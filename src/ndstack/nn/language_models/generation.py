@@ -17,6 +17,10 @@ from ndstack.errors import NdstackError
 from ndstack.grammars.grammar import Word
 from ndstack.nn.language_models.evaluation_mode import evaluation_mode
 from ndstack.nn.language_models.language_model import LanguageModel
+from ndstack.nn.transducers.transducer import Conditional
+
+Writer = LanguageModel | Conditional
+"""What generates strings: a language model, or a transducer that has been given inputs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Generated:
 
 
 def sample(
-    model: LanguageModel,
+    model: Writer,
     prefixes: Sequence[Word],
     max_length: int,
     *,
@@ -42,7 +46,7 @@ def sample(
     """Return a random string for each prefix.
 
     Args:
-        model: any language model.
+        model: any language model, or a transducer that has been given an input for each prefix.
         prefixes: what the strings begin with; `[""] * 10` for ten strings from nothing.
         max_length: the greatest number of symbols, EOS not counted.
         temperature: logits are divided by it; below 1, likely symbols become more likely.
@@ -64,11 +68,11 @@ def sample(
     return _one_by_one(model, prefixes, max_length, choose)
 
 
-def greedy(model: LanguageModel, prefixes: Sequence[Word], max_length: int) -> list[Generated]:
+def greedy(model: Writer, prefixes: Sequence[Word], max_length: int) -> list[Generated]:
     """Return, for each prefix, the string that takes the most likely symbol at every step.
 
     Args:
-        model: any language model.
+        model: any language model, or a transducer that has been given an input for each prefix.
         prefixes: what the strings begin with; `[""]` for one string from nothing.
         max_length: the greatest number of symbols, EOS not counted.
     """
@@ -76,7 +80,7 @@ def greedy(model: LanguageModel, prefixes: Sequence[Word], max_length: int) -> l
 
 
 def beam_search(
-    model: LanguageModel, prefixes: Sequence[Word], max_length: int, width: int = 10
+    model: Writer, prefixes: Sequence[Word], max_length: int, width: int = 10
 ) -> list[list[Generated]]:
     """Return up to `width` likely strings for each prefix: complete ones first, then by log probability.
 
@@ -84,7 +88,7 @@ def beam_search(
     the `width` complete strings found.
 
     Args:
-        model: any language model.
+        model: any language model, or a transducer that has been given an input for each prefix.
         prefixes: what the strings begin with; `[""]` for one search from nothing.
         max_length: the greatest number of symbols, EOS not counted.
         width: of the beam.
@@ -115,7 +119,7 @@ def beam_search(
 class _Search:
     """The beam search for one prefix: the beginnings in the beam, their scores, and what is complete."""
 
-    def __init__(self, model: LanguageModel, prefix: list[int], max_length: int, width: int) -> None:
+    def __init__(self, model: Writer, prefix: list[int], max_length: int, width: int) -> None:
         self.model, self.prefix, self.max_length, self.width = model, prefix, max_length, width
         self.beam: list[list[int]] = [[]]
         self.scores = torch.zeros(1, dtype=torch.float64)
@@ -155,7 +159,7 @@ class _Search:
 
 
 def _one_by_one(
-    model: LanguageModel,
+    model: Writer,
     prefixes: Sequence[Word],
     max_length: int,
     choose: Callable[[Tensor], Tensor],
@@ -195,7 +199,7 @@ def _one_by_one(
     return [Generated(model.decode(word), score, whole) for word, score, whole in made]
 
 
-def _checked(model: LanguageModel, prefixes: Sequence[Word], max_length: int) -> list[list[int]]:
+def _checked(model: Writer, prefixes: Sequence[Word], max_length: int) -> list[list[int]]:
     """Return the prefixes as indices."""
     symbols, lengths = model.encode(prefixes)
     sizes = [symbols.shape[1]] * len(symbols) if lengths is None else lengths.tolist()

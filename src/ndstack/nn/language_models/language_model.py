@@ -59,7 +59,7 @@ class LanguageModel(Recordable, torch.nn.Module):
         super().__init__()
         if not isinstance(backbone, Backbone):
             raise NdstackError(f"{backbone!r} given as the backbone, expected a Backbone of ndstack.nn")
-        self.alphabet = _check_alphabet(alphabet)
+        self.alphabet = check_alphabet(alphabet)
         self.input: InputKind = input
         self.bos = input != "one-hot" if bos is None else check_flag("bos", bos)
         self._indices = {symbol: index for index, symbol in enumerate(self.alphabet)}
@@ -141,15 +141,15 @@ class LanguageModel(Recordable, torch.nn.Module):
 
     def _enter(
         self, symbols: Tensor, state: NetworkState | None
-    ) -> tuple[Tensor, NetworkState, Tensor | None]:
+    ) -> tuple[Tensor, NetworkState | None, Tensor | None]:
         """Return what the backbone reads, from which state, and its output before that, if any."""
         self._check(symbols)
         if state is not None:
             return self._embed(symbols), state, None
-        state = self.start(symbols.shape[0])
         if self.bos:
             symbols = torch.nn.functional.pad(symbols, (1, 0), value=self.boundary)
-            return self._embed(symbols), state, None
+            return self._embed(symbols), None, None
+        state = self.start(symbols.shape[0])
         return self._embed(symbols), state, self.backbone.initial_output(state)
 
     def logits(self, words: Words) -> Tensor:
@@ -263,7 +263,7 @@ def _after(first: Tensor | None, outputs: Tensor) -> Tensor:
     return outputs if first is None else torch.cat([first[:, None], outputs], dim=1)
 
 
-def _check_alphabet(alphabet: object) -> tuple[str, ...]:
+def check_alphabet(alphabet: object) -> tuple[str, ...]:
     """Return the symbols; raise an error in one line unless they are distinct strings, at least one."""
     symbols = tuple(alphabet) if isinstance(alphabet, Iterable) else ()
     if not symbols or not all(isinstance(symbol, str) for symbol in symbols):

@@ -20,7 +20,7 @@ from ndstack.errors import NdstackError, check_flag, check_size
 from ndstack.nn.networks.backbone import check_input
 from ndstack.nn.networks.padding import reorder, symbols_first, transposed, without
 from ndstack.nn.networks.state import NetworkState
-from ndstack.ops.runtime.tracing import Recordable
+from ndstack.ops.runtime.tracing import Recordable, untraced
 from ndstack.stacks.base import AnyStack, Stack, State
 from ndstack.stacks.state import Device
 
@@ -143,6 +143,14 @@ class StackAttention(Attention[State]):
             need_weights: False; there are none that all stacks have.
             is_causal: a hint of layers of torch, which changes nothing.
         """
+        if torch.compiler.is_dynamo_compiling():  # at once, so that it is one break in the graph
+            return untraced(
+                self.forward,
+                *(x, state, value),
+                key_padding_mask=key_padding_mask,
+                attn_mask=attn_mask,
+                need_weights=need_weights,
+            )
         called_as_self_attn = isinstance(state, Tensor)
         if isinstance(state, Tensor):
             if state is not x or (value is not None and value is not x):

@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ndstack import register
 from ndstack.errors import NdstackError
+from ndstack.nn.networks.sharding import settled
 from ndstack.ops.lstm import lstm_cell
 from ndstack.ops.runtime.tracing import opaque
 
@@ -144,7 +145,7 @@ def prepare_steps(
         x: [B, n, controller.input_size - reading_size].
         reading_size: of what is read at each step.
     """
-    layers: list[list[Tensor]] = [[*weights] for weights in controller.all_weights]
+    layers: list[list[Tensor]] = [[*map(settled, own)] for own in controller.all_weights]
     if not has_cells(controller):
         return x.unbind(1), layers
     weights = [[by_x, by_hidden, biases[0] + biases[1]] for by_x, by_hidden, *biases in layers]

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
+from ndstack.nn.networks.sharding import sharding
 from ndstack.nn.networks.state import NetworkState
 
 Places = tuple[int, ...]
@@ -79,6 +80,8 @@ class RaggedState(NetworkState):
         vars(state).update(places=tuple(map(tuple, by_length.values())), _make=groups)
         if hidden is not None:
             vars(state)["hidden"] = hidden
+        if sharding():  # the network has all its weights only while it is called
+            vars(state)["groups"] = vars(state).pop("_make")()
         return state
 
     def __getattr__(self, name: str) -> object:

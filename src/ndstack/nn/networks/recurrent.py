@@ -26,6 +26,7 @@ from ndstack.nn.networks.backbone import Backbone, check_input
 from ndstack.nn.networks.controllers import ControllerState, make_controller
 from ndstack.nn.networks.padding import Lengths, at_ends
 from ndstack.nn.networks.ragged import RaggedState
+from ndstack.nn.networks.sharding import settled
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import refuse_recording, untraced
 from ndstack.settings.model import DEFAULTS
@@ -136,10 +137,10 @@ class Recurrent(Backbone):
         self, x: Tensor, state: NetworkState | None = None, lengths: Lengths | None = None
     ) -> tuple[Tensor, NetworkState]:
         """Read strings, [B, n, input_size], or continue them; see `StackRNN`."""
+        if torch.compiler.is_dynamo_compiling() and (self.stack is not None or lengths is not None):
+            return untraced(self.forward, x, state, lengths)
         if lengths is None and not isinstance(state, RaggedState):
             return self._read(x, state)
-        if torch.compiler.is_dynamo_compiling():
-            return untraced(self.read_padded, x, state, lengths)
         return self.read_padded(x, state, lengths)
 
     def _read(self, x: Tensor, state: NetworkState | None) -> tuple[Tensor, RNNState]:
@@ -150,8 +151,6 @@ class Recurrent(Backbone):
                 self.controller, x, ControllerState(first.hidden, first.cells)
             )
             return output, RNNState(*memory, None)
-        if torch.compiler.is_dynamo_compiling():
-            return untraced(self._read, x, first)
         if self.in_one_operation:
             own = first.hidden[0], first.cells[0]
             hidden, readings, (last, cell), stack = run_lstm(self.stack, *self._lstm(x), own, first.stack)
@@ -254,7 +253,7 @@ class Recurrent(Backbone):
         """Weight and bias of the layer that drives the stack: actions, then the vector to push."""
         assert self.actions is not None
         if self.pushed is None:
-            return self.actions.weight, self.actions.bias
+            return settled(self.actions.weight), settled(self.actions.bias)
         weight = torch.cat([self.actions.weight, self.pushed.weight])
         return weight, torch.cat([self.actions.bias, self.pushed.bias])
 
@@ -264,7 +263,7 @@ class Recurrent(Backbone):
         by_input, by_hidden, input_bias, hidden_bias = self.controller.all_weights[0]
         by_x, by_reading = by_input[:, : self.input_size], by_input[:, self.input_size :]
         gates = torch.nn.functional.linear(x, by_x, input_bias + hidden_bias)
-        return gates, LSTMWeights(by_reading, by_hidden, *self._controls())
+        return gates, LSTMWeights(settled(by_reading), settled(by_hidden), *self._controls())
 
     def _by_steps(
         self, x: Tensor, state: RNNState, passed: dict[int, RNNState] | None = None

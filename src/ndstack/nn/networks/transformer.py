@@ -33,7 +33,7 @@ from ndstack.nn.networks.padding import Lengths
 from ndstack.nn.networks.positions import sinusoidal_positions
 from ndstack.nn.networks.ragged import RaggedState
 from ndstack.nn.networks.state import NetworkState
-from ndstack.ops.runtime.tracing import refuse_recording
+from ndstack.ops.runtime.tracing import refuse_recording, untraced
 from ndstack.settings.model import DEFAULTS
 from ndstack.stacks.base import AnyStack, Stack, State
 from ndstack.stacks.state import Device
@@ -80,6 +80,8 @@ class TransformerLayer(torch.nn.Module):
             h: [B, n, d_model].
             state: of the attention, after the inputs before these; a fresh one if not given.
         """
+        if torch.compiler.is_dynamo_compiling() and isinstance(self.attention, StackAttention):
+            return untraced(self.forward, h, state)
         attended, state = self.attention(self.attention_norm(h), state)
         h = h + self.dropout(attended)
         h = h + self.dropout(self.feedforward(self.feedforward_norm(h)))
@@ -134,7 +136,7 @@ class Transformer(Backbone):
     ) -> None:
         super().__init__()
         d_model = check_size("d_model", d_model)
-        _check_kinds(layers)
+        check_kinds(layers)
         dropout, self.exp_pushes = check_dropout(dropout), check_flag("exp_pushes", exp_pushes)
         heads, feedforward = check_size("heads", heads), check_size("feedforward", feedforward)
         self.input_size = self.output_size = self.d_model = d_model
@@ -245,7 +247,7 @@ class Transformer(Backbone):
         return [layer for layer in self.layers if isinstance(layer, TransformerLayer)]
 
 
-def _check_kinds(layers: object) -> None:
+def check_kinds(layers: object) -> None:
     """Raise an error in one line unless every layer has a kind and every stack has one layer."""
     if isinstance(layers, str) or not isinstance(layers, Sequence) or not layers:
         raise NdstackError(f"layers {layers!r} given, expected a list of at least one kind of layer")

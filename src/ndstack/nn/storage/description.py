@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Literal
 
 import torch
@@ -84,7 +84,9 @@ def describe_model(model: LanguageModel) -> ModelDescription:
 def describe_part(part: Part) -> Description:
     """Return the kind of a stack or a network, and its arguments."""
     kind = _kind(part)
-    return {"kind": kind} | {name: _plain(part, name, value) for name, value in _arguments(part).items()}
+    return {"kind": kind} | {
+        name: plain_argument(part, name, value) for name, value in _arguments(part).items()
+    }
 
 
 def make_part(description: Mapping[str, object], place: str) -> Part:
@@ -94,7 +96,7 @@ def make_part(description: Mapping[str, object], place: str) -> Part:
         description: as `describe_part` gives it, or as a file has it.
         place: where it stands, for error messages.
     """
-    arguments = {name: _restore(value, f"{place}.{name}") for name, value in description.items()}
+    arguments = {name: restore_argument(value, f"{place}.{name}") for name, value in description.items()}
     kind = arguments.pop("kind", None)
     make = find_part(kind) if isinstance(kind, str) else None
     if make is None:
@@ -106,7 +108,7 @@ def make_part(description: Mapping[str, object], place: str) -> Part:
         (name, value) for name in _several(make) for value in _as_tuple(arguments.pop(name, None), place)
     ]
     for name, value in (*positional, *arguments.items()):
-        _check(make, name, value, f"{place}.{name}")
+        check_argument(make, name, value, f"{place}.{name}")
     try:
         bound = inspect.signature(make).bind(*(value for _, value in positional), **arguments)
     except TypeError as error:
@@ -150,13 +152,13 @@ def _arguments(part: Part) -> Mapping[str, object]:
     return {name: getattr(part, name) for name in names}
 
 
-def _plain(part: Part, name: str, value: object) -> JsonValue:
+def plain_argument(part: object, name: str, value: object) -> JsonValue:
     """Return an argument as JSON."""
     if isinstance(value, Stack | Backbone):
         return describe_part(value)
     if isinstance(value, list | tuple | torch.nn.ModuleList):
         items: Iterable[object] = value
-        return [_plain(part, name, item) for item in items]
+        return [plain_argument(part, name, item) for item in items]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise NdstackError(
@@ -165,17 +167,18 @@ def _plain(part: Part, name: str, value: object) -> JsonValue:
     )
 
 
-def _restore(value: object, place: str) -> object:
+def restore_argument(value: object, place: str) -> object:
+    """Return an argument from JSON."""
     if isinstance(value, Mapping):
         return make_part(value, place)
     if isinstance(value, list | tuple):
-        return tuple(_restore(item, place) for item in value)
+        return tuple(restore_argument(item, place) for item in value)
     if isinstance(value, int) and abs(value) >= LARGEST:
         raise NdstackError(f"{place}: {value} given, expected less than {LARGEST:,}")
     return value
 
 
-def _check(make: type[Part], name: str, value: object, place: str) -> None:
+def check_argument(make: Callable[..., object], name: str, value: object, place: str) -> None:
     """Raise an error in one line unless a value is of the type that the class asks for."""
     adapter = _adapters(make).get(name)
     if adapter is None:
@@ -199,11 +202,11 @@ def _as_tuple(value: object, place: str) -> tuple[object, ...]:
 
 
 @functools.cache
-def _adapters(make: type[Part]) -> dict[str, TypeAdapter[object]]:
+def _adapters(make: Callable[..., object]) -> dict[str, TypeAdapter[object]]:
     """Return what checks the arguments of a class, for those whose type is known."""
     found: dict[str, TypeAdapter[object]] = {}
     try:
-        hints = typing.get_type_hints(make.__init__)
+        hints = typing.get_type_hints(inspect.getattr_static(make, "__init__"))
     except (NameError, TypeError):  # types that only a type checker imports
         return found
     for name, hint in hints.items():

@@ -20,6 +20,8 @@ from ndstack import files, zoo
 from ndstack.errors import NdstackError, first_problem
 from ndstack.nn.language_models.language_model import LanguageModel
 from ndstack.nn.storage.description import ModelDescription, describe_model
+from ndstack.nn.storage.transducers import TransducerDescription, describe_transducer
+from ndstack.nn.transducers.transducer import Transducer
 
 CONFIGURATION = "model.json"
 PARAMETERS = "model.safetensors"
@@ -27,9 +29,14 @@ ZOO_PARAMETERS = "best.safetensors"
 """Networks of the zoo are run folders."""
 
 
-def save_model(model: LanguageModel, folder: str | Path) -> None:
+def describe(model: LanguageModel | Transducer) -> ModelDescription | TransducerDescription:
+    """Return what a model is made of."""
+    return describe_transducer(model) if isinstance(model, Transducer) else describe_model(model)
+
+
+def save_model(model: LanguageModel | Transducer, folder: str | Path) -> None:
     """Write a model into a folder, which is made if need be; what it had of an earlier model is replaced."""
-    configuration = describe_model(model)
+    configuration = describe(model)
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -51,11 +58,37 @@ def load(
     """
     if zoo.is_zoo(folder) and parameters == PARAMETERS:
         parameters = ZOO_PARAMETERS
-    folder = zoo.resolve(folder)
+    model = _load(ModelDescription, zoo.resolve(folder), device, parameters)
+    assert isinstance(model, LanguageModel)
+    return model
+
+
+def load_transducer(
+    folder: str | Path, device: torch.device | str | None = None, *, parameters: str = PARAMETERS
+) -> Transducer:
+    """Read the transducer that `save_model` wrote; it is in evaluation mode, ready for use.
+
+    Args:
+        folder: where it is.
+        device: where its parameters go; the CPU if not given.
+        parameters: the name of the file that holds them.
+    """
+    model = _load(TransducerDescription, Path(folder), device, parameters)
+    assert isinstance(model, Transducer)
+    return model
+
+
+def _load(
+    kind: type[ModelDescription] | type[TransducerDescription],
+    folder: Path,
+    device: torch.device | str | None,
+    parameters: str,
+) -> LanguageModel | Transducer:
+    """Return the model of a kind in a folder."""
     path = folder / CONFIGURATION
     text = files.read_bytes(path)
     try:
-        configuration = ModelDescription.model_validate_json(text)
+        configuration = kind.model_validate_json(text)
         with torch.device("meta"):
             expected = configuration.make().state_dict()
     except ValidationError as error:

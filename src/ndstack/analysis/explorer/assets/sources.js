@@ -2,6 +2,7 @@
 // Where answers come from: the server or, on a published page, files beside the page.
 
 const PAGE = Array.from({ length: 4 }, () => Math.random().toString(36).slice(2, 10)).join(""); // names this page
+let asked = 0; // numbers its requests, which may arrive in another order
 
 async function ask(path, body, signal) {
   const post = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
@@ -19,12 +20,12 @@ const Server = {
   models: async () => (await ask("api/models")).json(),
   tour: async () => (await ask("api/tour")).json(),
   model: async (id, signal) => (await ask(`api/models/${encodeURIComponent(id)}`, null, signal)).json(),
-  look: async (model, text, signal) => (await ask("api/look", { model, text, page: PAGE }, signal)).json(),
+  look: async (model, text, signal) => (await ask("api/look", { model, text, page: PAGE, number: ++asked }, signal)).json(),
   sample: async (model, text, signal) => (await (await ask("api/sample", { model }, signal)).json()).text,
   save: async (place) => (await ask("api/save", place)).blob(),
-  stop: () => { ask("api/stop", { page: PAGE }).catch(() => {}); },
+  stop: () => { ask("api/stop", { page: PAGE, number: ++asked }).catch(() => {}); },
   leave: () => {
-    navigator.sendBeacon("api/stop", new Blob([JSON.stringify({ page: PAGE })], { type: "application/json" }));
+    navigator.sendBeacon("api/stop", new Blob([JSON.stringify({ page: PAGE, number: ++asked })], { type: "application/json" }));
   },
 };
 

@@ -1,0 +1,84 @@
+"""Run folders as folders of `transformers`, and back.
+
+A folder of `transformers` keeps the files of the run that it came from in `ndstack/`, so that nothing but the
+training state is lost on the way.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerFast
+
+from ndstack import files
+from ndstack.errors import NdstackError
+from ndstack.hf.modeling import NdstackForCausalLM
+from ndstack.hf.tokenization import make_tokenizer
+from ndstack.nn import LanguageModel, load
+from ndstack.nn.storage.description import describe_model
+from ndstack.nn.storage.files import CONFIGURATION, pack_tensors, save_model
+from ndstack.training.run import BEST, CONFIG, ENVIRONMENT, METRICS, TIMES, Run, is_run
+from ndstack.zoo import resolve
+
+FOLDER = "ndstack"
+KEPT = (CONFIG, METRICS, TIMES, ENVIRONMENT)
+"""The files of a run that are kept."""
+
+
+def from_run(run: str | Path) -> tuple[NdstackForCausalLM, PreTrainedTokenizerFast]:
+    """Return the best model of a run, and its tokenizer.
+
+    Args:
+        run: a run folder, the name of a network of the zoo, or a folder that `LanguageModel.save` made.
+    """
+    network = _load(run)
+    return NdstackForCausalLM.wrap(network), make_tokenizer(network)
+
+
+def export_run(run: str | Path, folder: str | Path) -> None:
+    """Write the best model of a run, and its tokenizer, as a new folder of `transformers`."""
+    model, tokenizer = from_run(run)
+    source = resolve(run)
+    with files.new_folder(Path(folder), "the model") as draft:
+        model.save_pretrained(draft)
+        tokenizer.save_pretrained(draft)
+        if is_run(source):
+            (draft / FOLDER).mkdir()
+            for name in KEPT:
+                if (source / name).exists():
+                    shutil.copyfile(source / name, draft / FOLDER / name)
+
+
+def import_run(folder: str | Path, run: str | Path) -> None:
+    """Write a model of `transformers` as a new run folder.
+
+    A folder that `export_run` did not make has no run to return to: it becomes a model folder, for
+    `ndstack.nn.load`.
+    """
+    folder = Path(folder)
+    if not (folder / "config.json").exists():
+        raise NdstackError(f"{folder} has no config.json; expected what save_pretrained() made")
+    try:
+        model = NdstackForCausalLM.from_pretrained(folder, dtype="auto")
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
+        if isinstance(error, NdstackError):
+            raise
+        raise NdstackError(f"{folder} is not a model of ndstack: {' '.join(str(error).split())}") from None
+    network: LanguageModel = model.network
+    kept = folder / FOLDER
+    with files.new_folder(Path(run), "the run") as draft:
+        if not (kept / CONFIG).exists():
+            save_model(network, draft)
+            return
+        for name in KEPT:
+            if (kept / name).exists():
+                shutil.copyfile(kept / name, draft / name)
+        described = describe_model(network).model_dump_json(indent=2) + "\n"
+        files.replace(draft / CONFIGURATION, described.encode())
+        files.replace(draft / BEST, pack_tensors(network.state_dict()))
+
+
+def _load(run: str | Path) -> LanguageModel:
+    source = resolve(run)
+    return Run.open(run).load() if is_run(source) else load(source)

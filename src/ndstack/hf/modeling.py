@@ -1,0 +1,216 @@
+"""A language model of ndstack with the interface of `transformers`.
+
+There, the logits at a token predict the next one, and BOS is a token like others. Here, a string always
+begins with the boundary, which some networks read and others know without reading. So the model reads BOS in
+any case, and it makes no difference to the predictions whether it is among the tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import GenerationMixin, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from ndstack.errors import NdstackError
+from ndstack.hf.cache import NdstackCache
+from ndstack.hf.configuration import NdstackConfig
+from ndstack.nn import LanguageModel, NetworkState, initialize
+from ndstack.nn.language_models.language_model import IGNORED
+from ndstack.nn.networks.padding import reorder, symbols_first
+
+_SEEDS = 2**31
+
+
+class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
+    """A causal language model around any network of ndstack.
+
+    A new model begins as `ndstack.nn.initialize` says; the seed is one of torch's random numbers.
+
+    Attributes:
+        network: the `LanguageModel` inside, with which everything of ndstack works.
+    """
+
+    config_class = NdstackConfig
+    base_model_prefix = "network"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _is_stateful = True
+
+    def __init__(self, config: NdstackConfig) -> None:
+        super().__init__(config)
+        self.network: LanguageModel = config.description().make()
+        self.gradient_checkpointing = False
+        if self.network.device.type != "meta":
+            initialize(self.network, int(torch.randint(_SEEDS, ())))
+        self.post_init()
+
+    @classmethod
+    def wrap(cls, network: LanguageModel) -> NdstackForCausalLM:
+        """Return a model around a copy of this network; it is in evaluation mode."""
+        model = cls(NdstackConfig.describe(network))
+        model.network.load_state_dict(network.state_dict())
+        model.to(network.device, network.dtype).eval()
+        return model
+
+    def _init_weights(self, module: torch.nn.Module) -> None:
+        """Restore the only buffer that files do not hold; parameters have begun in the constructor."""
+        if isinstance(module, LanguageModel) and isinstance(module._one_hot, Tensor):
+            with torch.no_grad():
+                module._one_hot.copy_(torch.eye(len(module._one_hot)))
+
+    def get_input_embeddings(self) -> torch.nn.Module | None:
+        """Return the embedding; None if symbols are read as one-hot vectors."""
+        return self.network.embedding
+
+    def get_output_embeddings(self) -> torch.nn.Module:
+        """Return the layer that gives logits."""
+        return self.network.output
+
+    def resize_token_embeddings(self, *sizes: object, **options: object) -> torch.nn.Module:
+        """Refuse to change the alphabet."""
+        raise NdstackError("the alphabet of a network is fixed; build another with the symbols that you want")
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        """Let `generate` take the cache that the first call returns."""
+        return False
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        past_key_values: NdstackCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        return_dict: bool | None = None,
+        **options: Any,
+    ) -> CausalLMOutputWithPast | tuple[Any, ...]:
+        """Return logits [B, n, V+2] for the token after each token and, with labels, the loss.
+
+        Args:
+            input_ids: [B, n].
+            attention_mask: [B, n], or with a cache [B, all tokens], 0 where there is padding, at any side.
+            past_key_values: what an earlier call returned, to continue the same strings.
+            inputs_embeds: not available, since a network chooses how it reads symbols.
+            labels: [B, n], the tokens again, with -100 where nothing is to be predicted.
+            use_cache: whether to return the state; by default, where there are no labels.
+            output_hidden_states: whether to return what logits are computed from; other layers are not kept.
+            logits_to_keep: how many of the last tokens get logits, or which; all if 0.
+            return_dict: whether to return an object with names instead of a tuple.
+            options: for the loss function; whatever else `transformers` gives is ignored.
+        """
+        if input_ids is None or inputs_embeds is not None:
+            raise NdstackError(
+                "inputs_embeds given, or no input_ids; expected input_ids, tokens of shape [B, n]"
+            )
+        if past_key_values is not None and not isinstance(past_key_values, NdstackCache):
+            raise NdstackError(
+                f"a {type(past_key_values).__name__} given as past_key_values, expected an NdstackCache"
+            )
+        hidden, state = self._read(input_ids, attention_mask, past_key_values)
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.network.output(hidden[:, kept])
+        logits = torch.nn.functional.pad(logits, (0, 1), value=torch.finfo(logits.dtype).min)
+        loss = None
+        if labels is not None:
+            labels = _predictable(labels, attention_mask)
+            loss = self.loss_function(logits, labels, vocab_size=self.config.vocab_size, **options)
+        cache = None
+        if use_cache if use_cache is not None else self.config.use_cache and labels is None:
+            cache = self._cache(state, input_ids, attention_mask, past_key_values)
+        output = CausalLMOutputWithPast(
+            loss=loss,
+            logits=logits,
+            past_key_values=cache,
+            hidden_states=(hidden,) if output_hidden_states else None,
+        )
+        as_object = self.config.return_dict if return_dict is None else return_dict
+        return output if as_object else output.to_tuple()
+
+    def _cache(
+        self, state: NetworkState, tokens: Tensor, mask: Tensor | None, cache: NdstackCache | None
+    ) -> NdstackCache:
+        """Return the cache after some tokens, the same object as before, if there was one."""
+        n = tokens.shape[1]
+        padding = torch.zeros_like(tokens, dtype=torch.bool) if mask is None else mask[:, -n:] == 0
+        if cache is None:
+            return NdstackCache(state, padding.all(1), n)
+        cache.state, cache.unread, cache.tokens = state, cache.unread & padding.all(1), cache.tokens + n
+        return cache
+
+    def _read(
+        self, tokens: Tensor, mask: Tensor | None, cache: NdstackCache | None
+    ) -> tuple[Tensor, NetworkState]:
+        """Return what the logits of each token are computed from, and the state after all of them."""
+        tokens, lengths, order = _aligned(tokens, mask)
+        if cache is None:
+            hidden, state = self._begin(tokens, lengths)
+        else:
+            if bool((cache.unread & (tokens[:, :1] == self.network.boundary).any(1)).any()):
+                raise NdstackError(
+                    "BOS given to a string that has had nothing but padding so far; give it in the first call"
+                )
+            hidden, state = self.network.hidden(self._readable(tokens), cache.state, lengths)
+        return hidden if order is None else reorder(hidden, order.argsort(dim=1)), state
+
+    def _begin(self, tokens: Tensor, lengths: list[int] | None) -> tuple[Tensor, NetworkState]:
+        """Read strings from their beginnings, with BOS or without; tokens are first, padding is last."""
+        n = tokens.shape[1]
+        given = tokens[:, :1] == self.network.boundary
+        given = given if n else given.new_zeros(tokens.shape[0], 1)
+        places = torch.arange(n, device=tokens.device)
+        symbols = tokens.gather(1, (places + given.long()).clamp(max=max(n - 1, 0)))
+        began: list[bool] = given[:, 0].tolist()
+        if lengths is not None or any(began):
+            sizes = lengths or [n] * len(began)
+            lengths = [max(size - bos, 0) for size, bos in zip(sizes, began, strict=True)]
+        hidden, state = self._hidden(self._readable(symbols), lengths)
+        return reorder(hidden, places + (~given).long()), state
+
+    def _hidden(self, symbols: Tensor, lengths: list[int] | None) -> tuple[Tensor, NetworkState]:
+        if not (self.gradient_checkpointing and self.training):
+            return self.network.hidden(symbols, None, lengths)
+        states: list[NetworkState] = []
+
+        def read(given: Tensor) -> Tensor:
+            hidden, state = self.network.hidden(given, None, lengths)
+            states.append(state)
+            return hidden
+
+        return self._gradient_checkpointing_func(read, symbols), states[0]
+
+    def _readable(self, tokens: Tensor) -> Tensor:
+        """Return tokens as symbols; what cannot be read (padding; EOS, for some) ends a string anyway."""
+        known = self.network.boundary + self.network.bos
+        ends = (tokens >= known) & (tokens <= self.network.boundary + 1)
+        return tokens.masked_fill(ends, 0)
+
+
+def _aligned(tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, list[int] | None, Tensor | None]:
+    """Return tokens with padding last, the lengths, and the order of tokens; None where nothing changes."""
+    if mask is None:
+        return tokens, None, None
+    n = tokens.shape[1]
+    if mask.dim() != 2 or mask.shape[0] != tokens.shape[0] or mask.shape[1] < n:
+        raise NdstackError(
+            f"attention_mask of shape {list(mask.shape)} given, expected {list(tokens.shape)} or longer"
+        )
+    ignored = mask[:, mask.shape[1] - n :] == 0
+    if not bool(ignored.any()):
+        return tokens, None, None
+    order, lengths = symbols_first(ignored), (~ignored).sum(1).tolist()
+    return (tokens if order is None else reorder(tokens, order)), lengths, order
+
+
+def _predictable(labels: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the labels without those that come right after padding, where nothing has been read."""
+    if mask is None or mask.shape != labels.shape:
+        return labels
+    after_padding = torch.nn.functional.pad(mask[:, :-1] == 0, (1, 0))
+    return labels.masked_fill(after_padding, IGNORED)

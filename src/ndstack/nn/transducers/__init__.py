@@ -1,0 +1,1 @@
+"""Transducers: strings in, distributions over strings out."""
