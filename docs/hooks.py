@@ -89,6 +89,8 @@ def shown(target: str) -> str | None:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Make links to files of the repository links to the pages that show them."""
     here = page.file.src_uri
+    if here == "explore.md":
+        page.meta["hide"] = ["navigation", "toc"]  # room for the explorer
     if here.startswith("reference/"):
         markdown += hidden(posixpath.basename(here).removesuffix(".md"))
 

@@ -5,10 +5,10 @@ import tomllib
 from pathlib import Path
 
 from ndstack.analysis import trace
-from ndstack.analysis.figures import draw_stacks, draw_wfa
+from ndstack.analysis.figures import animate_stacks, draw_stacks, draw_wfa
 from ndstack.automata import Lang, run_svg, unmarked_reversal_pda
 from ndstack.nn import recognizer
-from ndstack.nn.proofs.examples import SENTENCE, english
+from ndstack.nn.proofs.examples import SENTENCE, english, palindromes
 from ndstack.semirings import REAL
 
 HERE = Path(__file__).parent / "pictures"
@@ -49,6 +49,36 @@ def main() -> None:
     (HERE / "pop.svg").write_text(pop_rule(), encoding="utf-8")
     (HERE / "chart.svg").write_text(charts(), encoding="utf-8")
     (HERE / "rooms.svg").write_text(rooms(), encoding="utf-8")
+    animate_stacks(trace(recognizer(palindromes()), "abaaba").stack().runs).save(HERE / "reading.svg")
+    for name, badge in badges().items():
+        (HERE / f"badge-{name}.svg").write_text(badge, encoding="utf-8")
+
+
+def badges() -> dict[str, str]:
+    """Labels for the README, from pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    lines = project["project"]["classifiers"]
+    versions = [line.rpartition(" ")[2] for line in lines if re.search(r":: 3\.\d+$", line)]
+    strict = "mypy, strict" if project["tool"]["mypy"]["strict"] else "mypy"
+    return {
+        "python": _badge("Python", " | ".join(versions)),
+        "licence": _badge("licence", project["project"]["license"]),
+        "types": _badge("types", strict),
+    }
+
+
+def _badge(name: str, value: str) -> str:
+    """A label in two colours."""
+    left, right = 12 + 7 * len(name), 14 + 7 * len(value)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" '
+        f'aria-label="{name}: {value}" font-family="Verdana, DejaVu Sans, sans-serif" font-size="11" '
+        f'text-anchor="middle" fill="white"><clipPath id="round"><rect width="{left + right}" height="20" '
+        f'rx="4"/></clipPath><g clip-path="url(#round)"><rect width="{left}" height="20" fill="#555"/>'
+        f'<rect x="{left}" width="{right}" height="20" fill="#0072b2"/></g>'
+        f'<text x="{left / 2:g}" y="14">{name}</text>'
+        f'<text x="{left + right / 2:g}" y="14">{value}</text></svg>\n'
+    )
 
 
 def pop_rule() -> str:
@@ -106,11 +136,13 @@ def rooms() -> str:
     parts, y, with_torch = [], 16, "#cfe0f0"
     for layer in reversed(project["tool"]["importlinter"]["contracts"][0]["layers"]):
         names = [name.strip("() ") for name in layer.split("|")]
-        width = 150 if len(names) == 1 else (WIDE - 40 - 10 * (len(names) - 1)) / len(names)
-        for place, name in enumerate(names):
-            x = 20 + place * (width + 10)
+        room, letters = WIDE - 40 - 10 * (len(names) - 1), sum(len(name) + 3 for name in names)
+        x = 20.0
+        for name in names:
+            width = 150 if len(names) == 1 else room * (len(name) + 3) / letters
             parts.append(_box(x, y, width, 30, with_torch if _imports_torch(name) else PALE))
             parts.append(_text(x + width / 2, y + 20, name, weight="bold"))
+            x += width + 10
         if len(names) == 1:
             parts.append(_text(184, y + 20, ROOMS[names[0]], anchor="start"))
         y += 38

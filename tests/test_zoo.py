@@ -13,6 +13,7 @@ from ndstack.cli import app
 from ndstack.errors import NdstackError
 from ndstack.experiments import zoo_entries
 from ndstack.experiments.claims.evidence import SOLVED
+from ndstack.model_names import label
 from ndstack.training import Run, change_settings, evaluate, make_test_data
 
 NAMES = zoo.names()
@@ -71,7 +72,7 @@ def test_the_explorer_offers_them_first():
     found = Catalogue()
     first = found.identifiers()[0]
     assert first == "-on-".join(reversed(NAMES[0].removeprefix("zoo:").split("/")))
-    assert str(found.describe(first)["label"]).startswith(first.partition("-on-")[0])
+    assert str(found.describe(first)["label"]).startswith(label(first.partition("-on-")[0]))
 
 
 def test_names_that_are_not_there_are_refused():

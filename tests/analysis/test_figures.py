@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from ndstack import languages
-from ndstack.analysis import figures, trace
+from ndstack.analysis import figures, most_probable_stacks, trace
 from ndstack.analysis.figures.pca import components
 from ndstack.errors import NdstackError
 from ndstack.nn import models, recognizer
-from ndstack.nn.proofs.examples import SENTENCE, english
+from ndstack.nn.proofs.examples import SENTENCE, english, palindromes
 
 WORD = "([])()"
 
@@ -164,3 +164,25 @@ def test_dollars_are_not_formulas():
     model = models.build("rns-2-3", "hardest-cfl")
     shown = words(figures.draw_readings(trace(model, "$,$()$,;").stack()))
     assert shown.count("$") == 3
+
+
+def test_an_animation_has_every_step_and_frames_the_stack_that_accepts(tmp_path):
+    runs = trace(recognizer(palindromes()), "abba").stack().runs
+    moving = figures.animate_stacks(runs)
+    text = moving._repr_svg_()
+    steps = re.findall(r'<g class="t(\d+)">(.*?)</g>', text, re.S)
+    assert [int(step) for step, _ in steps] == [0, 1, 2, 3, 4]
+    assert all(f"@keyframes k{step}{{" in text for step, _ in steps)
+    assert "prefers-reduced-motion" in text
+    assert ["accepted" in content for _, content in steps] == [False] * 4 + [True]
+    assert words(moving).count("loop") == sum(
+        runs.weights.names.states[one.state] == "loop"
+        for time in range(5)
+        for one in most_probable_stacks(runs.at(time), 6)
+    )
+    moving.save(tmp_path / "moving.svg")
+    assert (tmp_path / "moving.svg").read_text(encoding="utf-8") == text
+    with pytest.raises(NdstackError, match=r"ends in \.svg, which can move"):
+        moving.save(tmp_path / "moving.png")
+    with pytest.raises(NdstackError, match="nothing has been read"):
+        figures.animate_stacks(runs.at(0))

@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 
 def test_runs_models_grammars_and_automata(folder, tmp_path, monkeypatch):
     source = open_source(folder)
-    assert (source.label, source.lengths) == ("rns-2-3 on marked-reversal", (3, 7))
+    assert (source.label, source.lengths) == ("RNS 2-3 on marked-reversal", (3, 7))
     found = source.trace(source.split("01#10"))
     np.testing.assert_allclose(found.truth[3], [0, 1, 0, 0], atol=1e-12)
     models.build("sup-10", "dyck").save(tmp_path / "saved")

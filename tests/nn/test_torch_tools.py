@@ -10,7 +10,8 @@ from torch.nn.utils import parametrizations, prune
 
 from ndstack import functional
 from ndstack.errors import NdstackError
-from ndstack.nn import StackAttention, StackRNN, Transformer, models
+from ndstack.nn import OutputOnly, StackAttention, StackRNN, Transformer, models
+from ndstack.ops.runtime import backends
 from ndstack.stacks import Nondeterministic, Several, Stratification, Superposition
 
 STACKS = {
@@ -257,23 +258,77 @@ def test_so_do_their_functions(backend):
         torch.func.grad(lambda p: functional.nondeterministic(p, push, pop, backend=backend).sum())(push)
 
 
+def test_states_come_from_workers_of_data_loaders():
+    rnn, x = network("vrns"), torch.randn(2, 5, 3, dtype=torch.double)
+    states = [rnn(x[:, :size])[1].detach() for size in (1, 4)]
+    loaded = list(torch.utils.data.DataLoader(states, batch_size=None, num_workers=1))
+    for one, other in zip(states, loaded, strict=True):
+        torch.testing.assert_close(rnn(x, one)[0], rnn(x, other)[0])
+
+
+RECORDED = {
+    "lstm": lambda: StackRNN(3, 4, None),
+    "sup": lambda: StackRNN(3, 4, Superposition(2)),
+    "strat": lambda: StackRNN(3, 4, Stratification(2), controller="gru"),
+    "vrns": lambda: StackRNN(3, 4, Nondeterministic(1, 2, 2)),
+    "attention": lambda: StackAttention(3, Nondeterministic(1, 2)),
+    "transformer": lambda: Transformer(3, ["attention", Superposition(3)], heads=1, feedforward=2),
+}
+
+
 @pytest.mark.filterwarnings("ignore")  # torch calls its own tools deprecated
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: StackRNN(3, 4, None),
-        lambda: StackRNN(3, 4, Superposition(2)),
-        lambda: StackRNN(3, 4, Nondeterministic(1, 2)),
-        lambda: StackAttention(3, Nondeterministic(1, 2)),
-        lambda: Transformer(3, ["attention"], heads=1, feedforward=2),
-    ],
-)
-def test_exporters_are_refused_in_one_line(make):
-    module, x = make(), torch.randn(2, 5, 3)
-    for tool, use in {
-        "torch.export": lambda: torch.export.export(module, (x,)),
-        "torch.jit.trace": lambda: torch.jit.trace(module, (x,)),
-        "torch.jit.script": lambda: torch.jit.script(module),
-    }.items():
-        with pytest.raises(NdstackError, match=f"^{tool} cannot take a network of ndstack: [^\n]*$"):
+@pytest.mark.parametrize("name", RECORDED)
+def test_exporters_are_refused_in_one_line(name):
+    module, x = RECORDED[name](), torch.randn(2, 5, 3)
+    for use, message in (
+        (lambda: torch.jit.trace(module, (x,)), r"^torch.jit.trace cannot take a network of ndstack: .*$"),
+        (lambda: torch.jit.script(module), r"^torch.jit.script cannot take a network of ndstack: .*$"),
+        (lambda: torch.export.export(module, (x,)), r"^torch.export cannot .*use_backend\('portable'\) .*$"),
+    ):
+        with pytest.raises(NdstackError, match=message):
             use()
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch
+@pytest.mark.parametrize("name", RECORDED)
+def test_the_portable_backend_can_be_exported(name):
+    module, x = OutputOnly(RECORDED[name]()).eval(), torch.randn(2, 3, 3)
+    with torch.no_grad(), backends.using("portable"):
+        program = torch.export.export(module, (x,))
+    torch.testing.assert_close(program.module()(x), module(x))
+    other = torch.randn(2, 3, 3)
+    torch.testing.assert_close(program.module()(other), module(other))
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch and onnxscript
+@pytest.mark.parametrize("name", ["sup", "attention"])
+def test_onnx(name, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    module, x = OutputOnly(RECORDED[name]()).eval(), torch.randn(2, 2, 3)
+    with torch.no_grad(), backends.using("portable"):
+        torch.onnx.export(module, (x,), tmp_path / "model.onnx", dynamo=True, verbose=False)
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    other = torch.randn(2, 2, 3)
+    (found,) = session.run(None, {session.get_inputs()[0].name: other.numpy()})
+    torch.testing.assert_close(torch.from_numpy(found), module(other), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.compiled
+@pytest.mark.filterwarnings("ignore")  # of torch
+@pytest.mark.parametrize("name", ["sup", "vrns", "attention"])
+def test_one_break_in_the_graph_of_torch_compile(name):
+    from torch import _dynamo
+
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.before, self.inner, self.after = torch.nn.Linear(3, 3), RECORDED[name](), torch.nn.Tanh()
+
+        def forward(self, x):
+            output, _ = self.inner(self.before(x))
+            return self.after(output)
+
+    _dynamo.reset()
+    found = _dynamo.explain(Network())(torch.randn(2, 5, 3))
+    assert (found.graph_count, found.graph_break_count) == (2, 1)

@@ -9,9 +9,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.ops.random_automata import assert_near, gradients, random_weights
+from tests.ops.test_precision import assert_late_winner_read, late_winner
 from torch import Tensor
 
 from ndstack.functional.nondeterministic import nondeterministic
+from ndstack.ops.nondeterministic.portable import forward, scan
+from ndstack.ops.nondeterministic.settings import Setting
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
@@ -90,3 +93,44 @@ def test_backends_agree_on_windows_of_long_sequences(window: int) -> None:
 def test_every_number_of_states_takes_its_own_path_through_the_blocks(states: int) -> None:
     case = {"sizes": (1, 7, states, 2), "scale": 1.0, "zeros": 0.1, "window": None, "vectors": 0}
     compare(case | {"bottom_fix": True, "attention": False, "seed": states}, ["cpu"])
+
+
+@pytest.mark.parametrize("size, strip", [(1, 3), (5, 4), (16, 20)])
+@pytest.mark.parametrize("window", [None, 3, 30], ids=str)
+def test_portable_blocks_and_strips_of_any_size_agree(
+    size: int, strip: int, window: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = {"sizes": (2, 41, 2, 2), "scale": 2.0, "zeros": 0.2, "window": window, "seed": size}
+    case |= {"bottom_fix": size > 1, "vectors": 2, "attention": True}
+    expected = run(case, "cpu", torch.float64)
+    monkeypatch.setattr(forward, "BLOCK", size)
+    monkeypatch.setattr(forward, "STRIP", strip)
+    for dtype, tolerance in TOLERANCE.items():
+        for ours, theirs in zip(run(case, "portable", dtype), expected, strict=True):
+            assert_near(ours, theirs, tolerance)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("size", [2, 9])
+@pytest.mark.parametrize("rest", [3, 20])
+@pytest.mark.parametrize("nats", [50.0, 90.0, 120.0, 800.0])
+def test_portable_blocks_keep_a_branch_that_wins_late(
+    nats: float, rest: int, size: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forward, "BLOCK", size)
+    actions = late_winner(nats, rest, dtype)
+    readings = nondeterministic(*actions, backend="portable")
+    assert isinstance(readings, Tensor)
+    assert_late_winner_read(readings, actions, nats)
+
+
+@pytest.mark.parametrize("shift", [-7.0, 0.0])
+def test_portable_float32_is_not_left_without_need(shift: float) -> None:
+    """Pops are rare, so that old rows of the chart leave the range of float32; no result depends on them."""
+    push, replace, pop = (part.detach().float() for part in random_weights(1, 150, 2, 2, scale=0.3, seed=2))
+    actions = torch.cat([part.flatten(2) for part in (push, replace, pop + shift)], -1)
+    setting = Setting(2, 2, None, True, "portable", False)
+    _, reading, _, trusted = scan.run(actions, setting)
+    assert trusted.all()
+    _, exact, _, _ = scan.run(actions.double(), setting)
+    assert_near([reading], [exact], 1e-6)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from tests.ops.device_only import DeviceOnly
+from tests.ops.test_precision import assert_late_winner_read, late_winner
 from torch import Tensor
 
 from ndstack.errors import NdstackError
@@ -197,3 +198,58 @@ def test_forged_charts_are_refused(looks: list[int]) -> None:
         with pytest.raises(NdstackError, match="not the state of a network"):
             unpack_state(packed | {"structure": text})
         chart[name] = forged[0]
+
+
+def test_products_have_all_digits_whatever_is_allowed_elsewhere() -> None:
+    module = torch.backends.cuda.matmul
+    module.allow_tf32 = True
+    try:
+        with devices.full_float32(torch.device("cuda")):
+            assert module.fp32_precision == "ieee"
+        assert module.allow_tf32
+    finally:
+        module.allow_tf32 = False
+
+
+@pytest.mark.parametrize("nats", [50.0, 120.0, 800.0])
+@pytest.mark.parametrize("chunks", [[7], [3, 4], [2, 2, 3]], ids=str)
+def test_chunks_that_lose_too_much_are_computed_again(nats: float, chunks: list[int]) -> None:
+    actions = late_winner(nats, 3, torch.float32)
+    stack, readings = Nondeterministic(1, 4), []
+    state = stack.start(1)
+    joined = torch.cat([action.flatten(2) for action in actions], -1)
+    with backends.using("portable"):
+        for part in joined.split(chunks, 1):
+            reading, state = stack.scan(part, state=state)
+            readings.append(reading)
+    assert_late_winner_read(torch.cat(readings, 1), actions, nats)
+
+
+@pytest.mark.parametrize("nats", [120.0, 800.0])
+def test_single_steps_that_lose_too_much_are_said_to(nats: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "WATCH", 1)
+    actions = late_winner(nats, 3, torch.float32)
+    stack = Nondeterministic(1, 4)
+
+    def by_steps() -> Tensor:
+        state, readings = stack.start(1), []
+        for t in range(7):
+            state = stack.step(state, torch.cat([action[:, t].flatten(1) for action in actions], -1))
+            readings.append(state.reading)
+        return torch.stack(readings, 1)
+
+    with backends.using("portable"), pytest.warns(RuntimeWarning, match="float32 loses runs"):
+        readings = by_steps()
+    assert_late_winner_read(readings, actions, nats)
+
+
+def test_a_windowed_stream_that_has_lost_runs_says_so() -> None:
+    stack = Nondeterministic(1, 3, window=3)
+    state = stack.start(1)
+    actions = torch.randn(1, 300, stack.action_size)
+    with backends.using("portable"), torch.no_grad():
+        _, state = stack.scan(actions, state=state)
+        assert not state.complete
+        far_apart = 1000 * torch.randn(1, 40, stack.action_size)
+        with pytest.warns(RuntimeWarning, match="float64 loses runs"):
+            stack.scan(far_apart, state=state)

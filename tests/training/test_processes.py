@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from ndstack.errors import TrainingError
+from ndstack.settings.training import TrainingConfig
 from ndstack.training import Run, Share, change_settings, train
+from ndstack.training.launch import make_fabric
 from ndstack.training.material import make_formal
 from tests.test_processes import wait_for_end
 from tests.training.small import small_config, small_run
@@ -82,3 +85,11 @@ def die(config, share, show):
     if share.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return make_formal(config, share, show)
+
+
+def test_there_are_no_more_processes_than_gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    config = TrainingConfig(device="cuda", processes=3)
+    with pytest.raises(TrainingError, match="--processes 3 given, expected at most 2 on CUDA, one per GPU"):
+        make_fabric(config)

@@ -145,7 +145,7 @@ def _pops(turned, across, t, row, a, r, y, S, best):
     return total
 
 
-@compiler()
+@compiler(nogil=True)
 def inner_and_forward_weights(push, replace, pop, Q, S, window, first, best):
     """Return gamma [n+1, n+1, K, K], alpha [n+2, K] and the shares.
 
@@ -219,7 +219,7 @@ def _forward(gamma, alpha, share, turned, thin_rows, t, low, best):
                     thin_rows[row, a] |= NOTHING < log < THIN
 
 
-@compiler()
+@compiler(nogil=True)
 def transition_posteriors(replace, pop, Q, S, window, first, gamma, alpha, share, end):
     """Return the posterior of push, replace and pop at every step, given that of the types at the end.
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ndstack import zoo
+from ndstack import model_names, zoo
 from ndstack.analysis.trace import Model, Trace, trace
 from ndstack.errors import NdstackError
 from ndstack.grammars import CFG, read_grammar
@@ -107,7 +107,7 @@ def _open_folder(path: Path, name: str) -> Source:
     if is_run(path):
         run = Run.open(path)
         language, lengths = language_of(run.config), run.config.data.lengths
-        label = f"{run.label} on {run.config.language}"
+        label = f"{model_names.label(run.label)} on {run.config.language}"
         return Source(name, label, run.load(), language, lengths, run)
     if (path / CONFIGURATION).exists():
         return Source(name, "saved model", load(path), None, SHORT)

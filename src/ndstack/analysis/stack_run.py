@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from ndstack.automata import BOTTOM
+from ndstack.html_tables import preformatted, table
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -108,6 +109,17 @@ class StackRun:
     names: Names
     log_weight: float
     log_probability: float
+
+    def _repr_html_(self) -> str:
+        stacks, names = self.stacks(), self.names
+        rows: list[tuple[int | str, ...]] = [(0, "", "", names.states[0], " ".join(stacks[0]))]
+        rows += [
+            (move.time, names.inputs[move.time - 1], move.action, names.states[move.target], " ".join(stack))
+            for move, stack in zip(self.moves, stacks[1:], strict=True)
+        ]
+        head = ("time", "read", "action", "state", "stack, top last")
+        tree = preformatted(self.tree().pformat(margin=100, indent=2))
+        return table(rows, head, f"run of probability {self.probability:.5g}") + tree
 
     @property
     def probability(self) -> float:

@@ -20,6 +20,10 @@ from ndstack.analysis.viterbi import close_determined_items, derivations_by_weig
 from ndstack.errors import NdstackError
 from ndstack.grammars.graphs import Linked, elements
 from ndstack.grammars.length_sampling import Random
+from ndstack.html_tables import table
+
+SHOWN = 5
+"""The number of runs that a notebook shows."""
 
 
 class StackRuns:
@@ -36,6 +40,16 @@ class StackRuns:
         self.time = weights.steps
         self.end: frozenset[tuple[int, int]] | None = None
         self.chart = DerivationChart(weights)
+
+    def _repr_html_(self) -> str:
+        if self.log_weight == -math.inf:
+            return table([], (), f"no run survives to time {self.time}")
+        rows = [
+            (number, one.probability, " ".join(one.stacks()[-1]))
+            for number, one in enumerate(self.k_best(SHOWN), 1)
+        ]
+        caption = f"runs to time {self.time}, entropy {self.entropy():.5g} nats; the most probable ones:"
+        return table(rows, ("", "probability", "last stack, top last"), caption)
 
     def at(self, time: int | None = None, end: Iterable[tuple[int, int]] | None = None) -> StackRuns:
         """Return the runs to an earlier time, with any end or with one of those given; charts are shared."""

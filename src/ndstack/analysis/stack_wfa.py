@@ -34,33 +34,51 @@ def stack_wfa_marginals(runs: StackRuns, least: float = 0.0, most: int | None = 
         most: the largest number of edges. If there are more, the most probable paths are kept, each as a
         whole.
     """
+    names, S, t = runs.weights.names, runs.weights.symbols, runs.time
+    reached, found = marginal_numbers(runs, least, most)
+
+    def node(place: NodeNumbers) -> Node:
+        row, kind = place
+        return ROOT if row == 0 else Node(row - 1, names.states[kind // S], names.symbols[kind % S])
+
+    edges = tuple(
+        Edge(node(below), names.symbols[above[1] % S], node(above), weight)
+        for below, above, weight, _ in found
+    )
+    nodes = {node(place): p for place, p in reached.items()}
+    accept = frozenset(one for one in nodes if one.time == t)
+    wfa = StackWFA(LOG, tuple(nodes), edges, accept, t)
+    return StackWFAMarginals(wfa, nodes, tuple(share for *_, share in found))
+
+
+NodeNumbers = tuple[int, int]
+"""A node as numbers: its time + 1, and its configuration type q S + x. The root has time -1."""
+EdgeNumbers = tuple[NodeNumbers, NodeNumbers, float, float]
+"""The nodes below and above a symbol of a stack, the log inner weight, and the probability."""
+
+
+def marginal_numbers(
+    runs: StackRuns, least: float, most: int | None
+) -> tuple[dict[NodeNumbers, float], list[EdgeNumbers]]:
+    """Return the probabilities of nodes, and the edges; see `stack_wfa_marginals`."""
     from ndstack.analysis.stack_wfa_loops import on_path
 
     gamma, _, share = runs.chart.sums
-    names, S, t = runs.weights.names, runs.weights.symbols, runs.time
     reached, found, sizes = on_path(
-        share, runs.chart.best_below, runs.ends.reshape(-1), t, least, -1 if most is None else most
+        share, runs.chart.best_below, runs.ends.reshape(-1), runs.time, least, -1 if most is None else most
     )
     order = np.lexsort((found[:, 3], found[:, 2], found[:, 0], found[:, 1]))
-    places, shares = found[order].tolist(), sizes[order].tolist()
-
-    def node(row: int, kind: int) -> Node:
-        return ROOT if row == 0 else Node(row - 1, names.states[kind // S], names.symbols[kind % S])
-
-    edges = [
-        Edge(node(row, a), names.symbols[b % S], node(time + 1, b), float(gamma[row, time, a, b]))
-        for row, time, a, b in places
-    ]
-    touched = {(row, a) for row, _, a, _ in places} | {(time + 1, b) for _, time, _, b in places}
-    if not runs.weights.bottom_fix and reached[1, 0] > least and (t == 0 or touched):  # the axiom
-        first = node(1, 0)
-        edges.insert(0, Edge(ROOT, first.symbol, first, 0.0))
-        shares.insert(0, float(reached[1, 0]))
+    row, time, a, b = found[order].T
+    weights = gamma[row, time, a, b].tolist()
+    below = list(zip(row.tolist(), a.tolist(), strict=True))
+    above = list(zip((time + 1).tolist(), b.tolist(), strict=True))
+    edges = list(zip(below, above, weights, sizes[order].tolist(), strict=True))
+    touched = {*below, *above}
+    if not runs.weights.bottom_fix and reached[1, 0] > least and (runs.time == 0 or touched):  # the axiom
+        edges.insert(0, ((0, 0), (1, 0), 0.0, float(reached[1, 0])))
         touched |= {(0, 0), (1, 0)}
         reached[0, 0] = reached[1, 0]
-    nodes = {node(*place): float(reached[place]) for place in sorted(touched)}
-    accept = frozenset(one for one in nodes if one.time == t)
-    return StackWFAMarginals(StackWFA(LOG, tuple(nodes), tuple(edges), accept, t), nodes, tuple(shares))
+    return {place: float(reached[place]) for place in sorted(touched)}, edges
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ndstack.ops.runtime.compiling import compiler
 NEGLIGIBLE = 1e-15  # a smaller fraction of the probability is ignored
 
 
-@compiler()
+@compiler(nogil=True)
 def best_below(share, t, bottom_fix):
     """Return the probability of the best path from the bottom to each node, given that node, [t + 2, K]."""
     K = share.shape[3]
@@ -40,7 +40,7 @@ def _summed(shares, masses, scores):
     return total, best
 
 
-@compiler()
+@compiler(nogil=True)
 def on_path(share, below, ends, t, least, most):
     """Return the marginal probabilities of nodes and edges at time t; `below` is from `best_below`.
 
@@ -121,7 +121,7 @@ def _below(share, under, rows, K):
     return standing, work
 
 
-@compiler()
+@compiler(nogil=True)
 def search_stacks(share, ends, t, S, bottom_fix, k, limit):
     """Find the k most probable stacks at time t by best-first search, from the top down.
 

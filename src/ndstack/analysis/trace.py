@@ -18,6 +18,7 @@ from ndstack.analysis.stack_trace import CaughtStack, StackTrace, stack_traces, 
 from ndstack.analysis.transition_weights import Floats
 from ndstack.errors import NdstackError
 from ndstack.grammars.grammar import Word
+from ndstack.html_tables import table
 from ndstack.languages.language import Language
 from ndstack.nn.language_models.evaluation_mode import evaluation_mode
 from ndstack.nn.language_models.language_model import LanguageModel
@@ -51,6 +52,12 @@ class Trace:
     truth: Floats | None = None
     accepted: bool | None = None
 
+    def _repr_html_(self) -> str:
+        verdict = {None: "", True: ", accepted", False: ", rejected"}[self.accepted]
+        rows = [(one.where, one.kind, len(one.reading_names)) for one in self.stacks]
+        head = ("where", "kind of stack", "numbers in a reading")
+        return table(rows, head if rows else (), f"read: {' '.join(self.word)}{verdict}")
+
     def stack(self, number: int = 0) -> StackTrace:
         """Return the stack of this number, from 0; an unknown number is an error."""
         if not 0 <= number < len(self.stacks):
@@ -73,9 +80,13 @@ def trace(model: Model, word: Word, language: Language | None = None, lengths: L
     """
     symbols = tuple(word)
     if isinstance(model, Recognizer):
-        accepted = model.accepts(symbols)
         with _caught(model) as caught:
-            model.rnn(model.encode([symbols])[:, :-1])
+            accepted = model.accepts(symbols)
+        n = len(symbols)  # without EOS, which the network reads, too
+        caught = [
+            (where, stack, logits[:n], None if vectors is None else vectors[:n])
+            for where, stack, logits, vectors in caught
+        ]
         accept = frozenset(
             (model.layout.states.index(q), 0) for part in model.layout.union.parts for q in part
         )

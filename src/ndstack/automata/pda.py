@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from ndstack.errors import AutomatonError
 from ndstack.grammars.graphs import grouped
+from ndstack.html_tables import table
 
 Stack = tuple[str, ...]
 
@@ -72,6 +73,17 @@ class PDA:
         for transition in self.transitions:
             self._check(transition)
         object.__setattr__(self, "transitions", tuple(self._merge(self.transitions)))
+
+    def _repr_html_(self) -> str:
+        shown = (
+            (t.state, show_stack(t.pop), t.read or "ε", t.target, show_stack(t.push), t.weight)
+            for t in self.transitions
+        )
+        head = ("state", "pop", "read", "to", "push", "weight")
+        size = 6 if self.weighted else 5
+        accept = ", ".join(sorted(self.accept))
+        caption = f"{type(self).__name__} from {self.start}, accept states: {accept or 'none'}"
+        return table([row[:size] for row in shown], head[:size], caption)
 
     @cached_property
     def states(self) -> tuple[str, ...]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from ndstack.automata.langs_algorithm import Lang
-from ndstack.automata.pda import PDA, RestrictedPDA, Stack, Transition
+from ndstack.automata.pda import PDA, RestrictedPDA, Stack, Transition, show_stack
 from ndstack.errors import AutomatonError
+from ndstack.html_tables import table
 from ndstack.semirings import VITERBI
 
 
@@ -26,6 +27,15 @@ class PDARun:
 
     transitions: tuple[Transition, ...]
     configurations: tuple[Configuration, ...]
+
+    def _repr_html_(self) -> str:
+        first, *others = self.configurations
+        rows = [("", first.state, show_stack(first.stack))]
+        rows += [
+            (move.read or "ε", after.state, show_stack(after.stack))
+            for move, after in zip(self.transitions, others, strict=True)
+        ]
+        return table(rows, ("read", "state", "stack"), f"run of weight {self.weight:.5g}")
 
     @property
     def weight(self) -> float:

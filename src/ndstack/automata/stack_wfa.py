@@ -7,6 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 import graphviz
 
 from ndstack.grammars.graphs import grouped, reachable_from
+from ndstack.html_tables import MOST_ROWS, table
 from ndstack.semirings import Semiring
 
 T = TypeVar("T")
@@ -42,6 +43,14 @@ class StackWFA(Generic[T]):
     edges: tuple[Edge[T], ...]
     accept: frozenset[Node]
     time: int
+
+    def _repr_html_(self) -> str:
+        from ndstack.automata.stack_wfa_drawing import stack_wfa_svg
+
+        if len(self.edges) > MOST_ROWS:
+            rows = ((self.label(e.source), e.symbol, self.label(e.target), str(e.weight)) for e in self.edges)
+            return table(rows, ("from", "symbol", "to", "weight"), f"stack WFA at time {self.time}")
+        return stack_wfa_svg(self, weights=True)
 
     def trimmed(self) -> "StackWFA[T]":
         """Return the part that lies on paths to an accept state, and so in some stack of this time."""

@@ -14,10 +14,21 @@ from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
     from ndstack.analysis import StackRuns, StackTrace, Trace
-    from ndstack.analysis.figures import Picture
+    from ndstack.analysis.figures import Animation, Picture
     from ndstack.analysis.source import Source
 
-What = Literal["attention", "readings", "actions", "stacks", "wfa", "tree", "predictions", "pca", "evolution"]
+What = Literal[
+    "attention",
+    "readings",
+    "actions",
+    "stacks",
+    "wfa",
+    "tree",
+    "predictions",
+    "pca",
+    "evolution",
+    "animation",
+]
 Source_ = Annotated[
     str,
     typer.Argument(
@@ -108,7 +119,8 @@ def draw(
 
     attention, readings, actions: over time. stacks, tree: of the best run. wfa: the stack WFA at one time.
     predictions: those of the next symbol, beside the true distribution. pca: readings in two dimensions.
-    evolution: actions during training, from snapshots (`ndstack train --snapshots`).
+    evolution: actions during training, from snapshots (`ndstack train --snapshots`). animation: the most
+    probable stacks step by step, as a moving SVG.
     """
     from ndstack import plotting
     from ndstack.analysis.source import open_source
@@ -116,6 +128,7 @@ def draw(
     plotting.check_format(out)
     source = open_source(run, read_grammar_file)
     words = [source.split(string) for string in strings or []]
+    picture: Picture | Animation
     if what == "pca":
         picture = _pca(source, words, samples, after, seed, stack - 1)
     else:
@@ -207,7 +220,7 @@ def _picture(
     stack: int,
     best: int,
     all_runs: bool,
-) -> "Picture":
+) -> "Picture | Animation":
     from ndstack.analysis import figures
 
     if what == "evolution":
@@ -227,6 +240,8 @@ def _picture(
         return simple[what](own)
     if what == "wfa":
         return figures.draw_wfa(own.runs.at(time))
+    if what == "animation":
+        return figures.animate_stacks(own.runs.at(time))
     found = _runs(trace, own, time, all_runs).k_best(best)
     if len(found) < best:
         raise NdstackError(f"--best {best} given, but there are only {len(found)} runs")

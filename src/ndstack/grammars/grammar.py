@@ -13,6 +13,7 @@ from typing import ClassVar, Self
 
 from ndstack.errors import GrammarError
 from ndstack.grammars.graphs import grouped, reachable_from
+from ndstack.html_tables import table
 
 SUM_TOLERANCE = 1e-9
 """Probabilities whose sum differs from 1 by no more are rescaled; a larger difference is an error."""
@@ -84,6 +85,19 @@ class CFG:
         from ndstack.grammars.notation import format_rules
 
         return format_rules(self)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (A.name, " | ".join(self._alternative(rule) for rule in self.rules_for(A)))
+            for A in self.nonterminals
+        ]
+        kind = {True: "weighted grammar", False: "grammar"}[self.weighted]
+        return table(rows, ("", "rules"), f"{kind} with start variable {self.start}")
+
+    def _alternative(self, rule: Rule) -> str:
+        """Return the right side of a rule, with its weight if the grammar has weights."""
+        right = " ".join(map(show_symbol, rule.right)) or "ε"
+        return f"{right} [{rule.weight:.5g}]" if self.weighted else right
 
     @cached_property
     def nonterminals(self) -> tuple[Nonterminal, ...]:

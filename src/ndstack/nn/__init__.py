@@ -7,6 +7,7 @@ from ndstack.nn.networks.attention import AttentionState, DotProductAttention, S
 from ndstack.nn.networks.backbone import Backbone
 from ndstack.nn.networks.encoder_decoder import EncoderDecoder, EncoderDecoderState
 from ndstack.nn.networks.initialization import initialize
+from ndstack.nn.networks.output_only import OutputOnly
 from ndstack.nn.networks.ragged import RaggedState
 from ndstack.nn.networks.recurrent_encoder_decoder import RecurrentDecoderState, RecurrentEncoderDecoder
 from ndstack.nn.networks.rnn import BidirectionalState, RNNState, StackRNN
@@ -29,6 +30,7 @@ __all__ = [
     "Generated",
     "LanguageModel",
     "NetworkState",
+    "OutputOnly",
     "RNNState",
     "RaggedState",
     "Recognizer",

@@ -7,6 +7,7 @@ from typing import Literal
 from ndstack.errors import TrainingError
 from ndstack.grammars.grammar import Word
 from ndstack.grammars.graphs import grouped
+from ndstack.html_tables import table
 from ndstack.languages import Dataset
 from ndstack.nn import LanguageModel
 from ndstack.progress import Advance, no_progress
@@ -62,6 +63,14 @@ class Evaluation:
                 for row in (*self.by_length, self.overall)
             ),
         ]
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("all" if row.length is None else row.length, row.strings, row.cross_entropy, row.difference)
+            for row in (self.overall, *self.by_length)
+        ]
+        head = ("length", "strings", "cross-entropy", "above the lower bound")
+        return table(rows, head, f"{self.split} set, nats per symbol")
 
     def as_json(self) -> Json:
         """Return the results as plain data."""

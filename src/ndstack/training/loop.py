@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ndstack import files
 from ndstack.errors import TrainingError
+from ndstack.html_tables import table
 from ndstack.languages import Dataset
 from ndstack.languages.datasets import own_grammar
 from ndstack.nn.storage.files import CONFIGURATION as MODEL
@@ -55,6 +56,13 @@ class Result:
     """The metrics of every epoch, as in `metrics.jsonl`."""
     updates: int = 0
     """The number of updates of the parameters."""
+
+    def _repr_html_(self) -> str:
+        shown = [
+            (name, value if isinstance(value, int | float) else str(value))
+            for name, value in self.summary().items()
+        ]
+        return table(shown, (), "result of training")
 
     def summary(self) -> dict[str, object]:
         """Return the result as plain data, without the history."""

@@ -29,6 +29,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ndstack import files, zoo
 from ndstack.errors import NdstackError, TrainingError, first_problem
+from ndstack.html_tables import table
 from ndstack.nn import LanguageModel, Transducer
 from ndstack.nn.storage.files import CONFIGURATION as MODEL
 from ndstack.nn.storage.files import load, load_transducer, pack_tensors, read_note, read_tensors
@@ -213,6 +214,9 @@ class Run:
     def label(self) -> str:
         """A short name for legends: the model's, or the folder's."""
         return self.config.model or self.folder.name
+
+    def _repr_html_(self) -> str:
+        return table(list(self.summary().items()), (), "training run")
 
     def summary(self) -> dict[str, str | int | float | None]:
         """Return one row of a comparison: the best epoch and what it took; None for what is not known."""

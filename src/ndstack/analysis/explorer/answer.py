@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,12 +15,7 @@ from ndstack.analysis.source import Source
 from ndstack.analysis.stack_run import ACTIONS, StackRun
 from ndstack.analysis.stack_runs import StackRuns
 from ndstack.analysis.stack_trace import StackTrace
-from ndstack.analysis.stack_wfa import (
-    StackProbability,
-    StackWFAMarginals,
-    most_probable_stacks,
-    stack_wfa_marginals,
-)
+from ndstack.analysis.stack_wfa import StackProbability, marginal_numbers, most_probable_stacks
 from ndstack.analysis.trace import BOS, Trace
 from ndstack.analysis.transition_weights import Floats
 from ndstack.nn.proofs.recognition import Recognizer
@@ -101,10 +97,14 @@ def _stack(trace: StackTrace, check: Check) -> Json:
 def _automaton(runs: StackRuns, check: Check) -> Json:
     """Return the posterior and the best runs of a nondeterministic stack, and its stacks at each time."""
     weights = runs.weights
+    ahead = threading.Thread(target=lambda: runs.chart.best)  # it needs no other chart, and releases the lock
+    ahead.start()
     alive = runs.log_weight > -math.inf
     accepting = runs.accepting() if weights.accept is not None else runs
     accepts = weights.accept is not None and accepting.log_weight > -math.inf
     chosen = accepting if accepts else runs
+    times = _times(runs, check)
+    ahead.join()
     return {
         "states": list(weights.names.states),
         "symbols": list(weights.names.symbols),
@@ -113,7 +113,7 @@ def _automaton(runs: StackRuns, check: Check) -> Json:
         "entropy": round(chosen.entropy(), 4) if alive else None,
         "posterior": _rounded(chosen.posterior.actions()) if alive else None,
         "runs": [_run(run) for run in chosen.k_best(BEST)] if alive else [],
-        "times": _times(runs, check),
+        "times": times,
     }
 
 
@@ -149,21 +149,26 @@ def _times(runs: StackRuns, check: Check) -> list[Json]:
                     [one.state, list(one.stack), _short(one.probability), one.whole] for one in stacks
                 ],
                 "flows": [[i, j, _short(p)] for i, j, p in flows(runs, time, before, stacks)] if time else [],
-                **_graph(stack_wfa_marginals(now, most=EDGES)),
+                **_graph(now),
             }
         )
         before = stacks
     return found
 
 
-def _graph(graph: StackWFAMarginals) -> Json:
+def _graph(runs: StackRuns) -> Json:
     """Return nodes [time, state, symbol, probability], edges [from, to, symbol, log weight, probability]."""
-    number = {node: place for place, node in enumerate(graph.nodes)}
-    edges = [
-        [number[edge.source], number[edge.target], edge.symbol, round(edge.weight, 4), _short(p)]
-        for edge, p in zip(graph.wfa.edges, graph.edges, strict=True)
+    names, S = runs.weights.names, runs.weights.symbols
+    reached, found = marginal_numbers(runs, 0.0, EDGES)
+    number = {node: place for place, node in enumerate(reached)}
+    nodes = [
+        [row - 1, *(("", "") if row == 0 else (names.states[kind // S], names.symbols[kind % S])), _short(p)]
+        for (row, kind), p in reached.items()
     ]
-    nodes = [[node.time, node.state, node.symbol, _short(p)] for node, p in graph.nodes.items()]
+    edges = [
+        [number[below], number[above], names.symbols[above[1] % S], round(weight, 4), _short(p)]
+        for below, above, weight, p in found
+    ]
     return {"nodes": nodes, "edges": edges}
 
 

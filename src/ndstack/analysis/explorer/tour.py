@@ -74,11 +74,11 @@ STEPS = (
     ),
     Step(
         "Where the two halves meet",
-        "At the end, the runs with the bare bottom ⊥ are those whose guess was right: they have popped "
-        "all that they pushed. **Actions** shows what these runs have done at each step. The column where "
-        "push ends and pop begins is the middle of the string. Compare **Best run** above: the pyramid "
-        "has its top there. The model found the middle by trying all of them, at a cost cubic in the "
-        "length.",
+        "At the end, the runs in state loop with the bare bottom ⊥ are those whose guess was right: they "
+        "have popped all that they pushed. **Actions** shows what these runs have done at each step. The "
+        "column where push ends and pop begins is the middle of the string. Compare **Best run** above: "
+        "the pyramid has its top there. The model found the middle by trying all of them, at a cost cubic "
+        "in the length.",
         PALINDROMES,
         "abaaba",
         6,

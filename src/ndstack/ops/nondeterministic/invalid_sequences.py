@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ndstack.ops.runtime import devices
 from ndstack.ops.runtime.autograd import Context, Gradients, Operation, refuse_second_derivatives
+from ndstack.ops.runtime.tracing import recording
 
 
 def invalid_steps(weights: Tensor, vectors: Tensor | None = None) -> Tensor | None:
@@ -43,6 +44,8 @@ def withhold(given: Tensor, invalid: Tensor) -> Tensor:
 
 def invalidate_together(weights: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
     """Log weights and vectors; vectors that are not finite make the weights invalid, and are withheld."""
+    if recording():
+        return weights, vectors
     if devices.on_host(vectors) and math.isfinite(vectors.detach().sum().item()):
         return weights, vectors
     invalid = invalid_steps(weights, vectors)

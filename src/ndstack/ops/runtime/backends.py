@@ -40,6 +40,11 @@ def choose(device: torch.device, wanted: str = "auto") -> str:
     return "triton" if device.type == "cuda" and triton_launch.installed() else "portable"
 
 
+def forced() -> str:
+    """The backend that `use` asks for, or "auto"."""
+    return _forced
+
+
 def use(backend: str) -> None:
     """Let all stacks run by one backend, or each by what is best for its device, "auto"."""
     global _forced

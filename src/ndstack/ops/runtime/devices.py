@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -17,3 +20,22 @@ def on_host(tensor: Tensor) -> bool:
 def has_double(device: torch.device) -> bool:
     """Return whether the device computes in float64."""
     return device.type != "mps"
+
+
+@contextlib.contextmanager
+def full_float32(device: torch.device) -> Iterator[None]:
+    """Return a context in which products of matrices have all digits of float32, whatever is allowed outside.
+
+    With the ten bits of TF32 on CUDA probabilities would be right to three digits.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    module = torch.backends.cuda.matmul
+    name, wanted = ("fp32_precision", "ieee") if hasattr(module, "fp32_precision") else ("allow_tf32", False)
+    before = getattr(module, name)
+    setattr(module, name, wanted)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)

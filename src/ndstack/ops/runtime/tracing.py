@@ -1,9 +1,9 @@
 """What happens when torch traces or transforms the operations of stacks.
 
 `torch.compile` calls these operations as they are, between the graphs that it makes of everything else: they
-are compiled already, and numba's compiler must not be traced. `torch.export` and `torch.jit` record only
-operations of torch, and the transforms of `torch.func` need rules that compiled operations do not have. Where
-there is no version in plain torch, both are refused in one line.
+are compiled already, and numba's compiler must not be traced. `torch.export` records operations of torch,
+which the portable backend consists of. `torch.jit` and, for nondeterministic stacks, the transforms of
+`torch.func` are refused in one line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NoReturn, ParamSpec, TypeVar
 import torch
 
 from ndstack.errors import NdstackError
-from ndstack.ops.runtime import torch_internals
+from ndstack.ops.runtime import backends, torch_internals
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
@@ -56,12 +56,20 @@ def refuse_transforms() -> None:
         )
 
 
+def recording() -> bool:
+    """Return whether `torch.export` is at work, in which tensors have no numbers."""
+    return torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()
+
+
 def refuse_recording() -> None:
-    """To be called by what `torch.export` and `torch.jit` cannot record."""
+    """To be called by what `torch.jit` cannot record, and `torch.export` by the portable backend alone."""
     if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         refuse("torch.jit.trace")
-    if torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling():
-        refuse("torch.export")
+    if recording() and backends.forced() != "portable":
+        raise NdstackError(
+            "torch.export cannot record compiled operations of stacks; call "
+            "ndstack.use_backend('portable') before it, and use_backend('auto') afterwards"
+        )
 
 
 def refuse(tool: str) -> NoReturn:

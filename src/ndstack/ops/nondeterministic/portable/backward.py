@@ -91,9 +91,9 @@ class TorchKernels:
         for n in range(steps, 0, -1):
             here = slice(n * states, (n + 1) * states)
             own = rows[:, here]
-            if n + 1 < steps:
+            if n + 1 < steps:  # not in place, which torch does matrix by matrix
                 later = uses[:, (n + 1) * states :, block + n * states : block + (n + 1) * states]
-                own.baddbmm_(later.mT, rows[:, (n + 2) * states :])
+                own.copy_(torch.baddbmm(own, later.mT, rows[:, (n + 2) * states :]))
             low = (room.low(n) - first) * kinds
             if low > 0:
                 own[..., :low] = 0.0

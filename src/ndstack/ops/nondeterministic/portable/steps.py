@@ -24,6 +24,7 @@ from ndstack.ops.nondeterministic.precision_guard import places
 from ndstack.ops.nondeterministic.settings import Setting
 from ndstack.ops.runtime.autograd import Context, Gradients, Operation, refuse_second_derivatives
 from ndstack.ops.runtime.devices import has_double
+from ndstack.ops.runtime.tracing import recording
 
 WATCH = 32
 """After so many single steps somebody looks whether the charts can be trusted."""
@@ -122,8 +123,11 @@ def due(chart: DeviceChart, steps: int) -> bool:
 
 
 def distrusted(chart: DeviceChart) -> bool:
-    """Look whether a chart of the batch is not to be trusted; this waits for the device."""
-    return len(places(~chart.trusted & ~chart.invalid)) > 0
+    """Look whether a chart of the batch is not to be trusted; this waits for the device.
+
+    Nobody can look while `torch.export` records.
+    """
+    return not recording() and len(places(~chart.trusted & ~chart.invalid)) > 0
 
 
 def warn_of_loss(what: str) -> None:

@@ -69,9 +69,9 @@ def tell_columns(
                 g = tl.load(
                     own + (t * Q + r)[:, None] * row + j[None, :], (r < Q)[:, None] & inside[None, :], 0.0
                 )
-                place = own + c[:, None] * row + j[None, :]
+                target = own + c[:, None] * row + j[None, :]
                 fine = known[:, None] & inside[None, :]
-                tl.store(place, tl.load(place, fine, 0.0) + matmul(w, g), fine)
+                tl.store(target, tl.load(target, fine, 0.0) + matmul(w, g), fine)
 
 
 @triton.jit

@@ -11,9 +11,10 @@ import math
 import torch
 from torch import Tensor
 
+from ndstack.ops.nondeterministic.portable import lost_mass
 from ndstack.ops.nondeterministic.portable.store import NEG, Store
 from ndstack.ops.nondeterministic.portable.weights import Actions
-from ndstack.ops.nondeterministic.precision_limits import LIMITS, MARGIN
+from ndstack.ops.nondeterministic.precision_limits import MARGIN
 
 
 def bound(store: Store, actions: Actions, lost: Tensor) -> tuple[Tensor, Tensor]:
@@ -23,23 +24,11 @@ def bound(store: Store, actions: Actions, lost: Tensor) -> tuple[Tensor, Tensor]
         actions: the log weights of all steps of the chart.
         lost: [B, K], the bounds before them.
     """
-    steps, symbols = actions.push.shape[1], store.automaton.symbols
-    fresh = _fresh(store, actions)
-    norm = torch.logsumexp(store.log_total[:, 1 : steps + 1], -1)
-    dead = norm == NEG
-    shift = norm.masked_fill(dead, 0.0)[..., None, None]
-    moves = (actions.push - shift).exp() + (actions.replace - shift).exp()
-    moves = moves + (actions.pop - shift).exp().repeat(1, 1, 1, symbols)
-    moves = moves.clamp_max(1e150).masked_fill(dead[..., None, None], 0.0)
-    each = (fresh - shift[..., 0]).exp().masked_fill(dead[..., None] & (fresh == NEG), 0.0)
-    bounds = [lost]
-    for n in range(steps):
-        bounds.append(torch.baddbmm(each[:, n, None], bounds[-1][:, None], moves[:, n])[:, 0])
-    found = torch.stack(bounds, 1)
-    fine = found[:, 1:].sum(-1) <= math.exp(LIMITS[store.columns.dtype])
-    fine &= ~(dead & (found[:, :-1] > 0).any(-1))
-    whole = store.columns.flatten(1).sum(-1, dtype=found.dtype).isfinite()
-    return found[:, -1], fine.all(1) & whole
+    steps = actions.push.shape[1]
+    norm = torch.logsumexp(store.log_total[:, 1 : steps + 1], -1, keepdim=True)
+    fresh = (_fresh(store, actions) - norm.masked_fill(norm == NEG, 0.0)).exp()
+    after, fine = lost_mass.bound(store, 0, actions, lost, fresh, False)
+    return after, fine & store.columns.flatten(1).sum(-1, dtype=lost.dtype).isfinite()
 
 
 def _fresh(store: Store, actions: Actions) -> Tensor:
