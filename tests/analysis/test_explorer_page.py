@@ -38,7 +38,8 @@ class Server(NamedTuple):
 def server(tmp_path_factory):
     """`ndstack explore` with a few models, and its address."""
     folder = tmp_path_factory.mktemp("models")
-    for name, language in {"rns-3-3": "marked-reversal", "sup-3": "dyck", "lstm": "dyck"}.items():
+    built = {"rns-3-3": "marked-reversal", "rns-4-5": "dyck", "sup-3": "dyck", "lstm": "dyck"}
+    for name, language in built.items():
         models.build(name, language).save(folder / name)
     command = [
         sys.executable,
@@ -218,11 +219,11 @@ def test_the_last_column_is_not_cut_off_at_1400_by_900(page, server, model, text
 
 
 def test_a_slow_request_is_said_can_be_stopped_and_holds_up_no_other_page(page, server):
-    slow = "([])[()]([()[]])[][]" * 10
+    slow = ("([])[()]([()[]])[][]" * 8)[:150]
     one = page.open_tab(f"{server.address}#model=dyck&text=[]")
     page.until("typeof view === 'object' && view && view.text === '[]'")
     two = page.switch(one)
-    page.run(f"$('text').value = {json.dumps(slow)}; void look()")
+    page.run(f"state.model = 'rns-4-5'; $('text').value = {json.dumps(slow)}; void look()")
     page.until("$('message').textContent.startsWith('computing …') && !$('stop').hidden", 20)
     page.switch(two)
     page.run("$('text').value = '()[]'; look()")  # is answered

@@ -66,9 +66,22 @@ READERS = {
     "gather folders": "gather {run} ? --out made",
     "claims folder": "claims ?",
     "zoo run": "zoo add ?",
+    "hf export run": "hf export ? --out made",
+    "hf import folder": "hf import ? --out made",
+    "text bleu run": "text bleu ?",
+    "text prepare-pairs source": "text prepare-pairs ? {lines} --out made",
+    "text prepare-pairs target": "text prepare-pairs {lines} ? --out made",
+    "train pairs": "train --pairs ? --task transduce --model lstm --out made",
+    "transduce run": "transduce ? ab",
 }
 """For every command and each of its parameters that names something to read: how it is called."""
-READ_TEXT = {"text prepare source", "text prepare vocabulary", "text surprisal file"}
+READ_TEXT = {
+    "text prepare source",
+    "text prepare vocabulary",
+    "text prepare-pairs source",
+    "text prepare-pairs target",
+    "text surprisal file",
+}
 """They take any text."""
 
 SMALL = "--model lstm --lengths 4:6 --train 10 --max-epochs 1 --quiet"
@@ -84,6 +97,11 @@ FOLDERS = {
     "report out": "report {sweep} --out ?",
     "gather out": "gather {run} --out ?",
     "claims out": "claims {tables} --out ?",
+    "explore export": "explore {run} --export ?",
+    "hf export out": "hf export {run} --out ?",
+    "hf import out": "hf import {exported} --out ?",
+    "text prepare-pairs out": "text prepare-pairs {lines} {lines} --out ?",
+    "transductions out": "transductions reverse-string --count 10 --out ?",
 }
 """The same for folders to write to."""
 ANY_FOLDER = {"demo out", "reproduce out", "sweep out", "report out", "gather out", "claims out"}

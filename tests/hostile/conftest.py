@@ -4,6 +4,7 @@ import pytest
 
 from ndstack.experiments import Experiment, SweepFolder
 from ndstack.experiments.gathering import gather
+from ndstack.hf.conversion import export_run
 from ndstack.text import configure, prepare, train_on_text
 from ndstack.text.example import write_example
 from tests.hostile.bad import FILES, GRAMMAR
@@ -22,7 +23,18 @@ settings = { options = { hidden = 4, embedding = 4 }, training = { max_epochs = 
 def good(tmp_path_factory) -> dict[str, Path]:
     """What commands take in place of the names in braces in `bad`: everything that is as it should be."""
     folder = tmp_path_factory.mktemp("good")
-    names = ("run", "text", "corpus", "text_run", "sweep", "grammar", "experiment", "tables")
+    names = (
+        "run",
+        "text",
+        "corpus",
+        "text_run",
+        "sweep",
+        "grammar",
+        "experiment",
+        "tables",
+        "lines",
+        "exported",
+    )
     paths = {name: folder / name for name in names}
     small_run(paths["run"], "lstm")
     gather([paths["run"]], paths["tables"])
@@ -31,6 +43,8 @@ def good(tmp_path_factory) -> dict[str, Path]:
     settings = {"training": {"max_epochs": 1, "threads": 1, "device": "cpu"}}
     train_on_text(paths["text_run"], configure(paths["corpus"], "lstm", hidden=4, settings=settings))
     paths["grammar"].write_text(GRAMMAR)
+    paths["lines"].write_text("a b\nb a\n" * 10)
+    export_run(paths["run"], paths["exported"])
     paths["experiment"].write_text(EXPERIMENT)
     SweepFolder(paths["sweep"]).begin(Experiment.read(paths["experiment"]), "paper", None)
     paths["pairs"] = paths["text"] / "pairs.jsonl"

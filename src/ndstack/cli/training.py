@@ -74,7 +74,7 @@ class FormalOptions:
         counts: Table = {"train": self.strings, "validation": self.strings and max(1, self.strings // 10)}
         lengths, last = _stages(self.stages, self.lengths)
         pairs = {} if self.pairs is None else {"folder": str(self.pairs)}
-        label = {} if self.pairs is None else {"language": self.pairs.resolve().name}
+        label = {} if self.pairs is None else {"language": self.pairs.absolute().name}
         return {
             "recipe": self.recipe,
             "data": counts | _lengths(lengths),

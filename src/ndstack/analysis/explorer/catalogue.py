@@ -28,7 +28,7 @@ LONGEST = 200
 REMEMBERED = 32
 """The number of answers that are kept."""
 MOST_WORK = 1e9
-"""The largest number of terms of Lang's recurrence for one string, which take about ten seconds."""
+"""The largest number of terms of Lang's recurrence for one string, which take two to three seconds."""
 
 _PICTURED: dict[str, tuple[str, ...]] = {
     "dyck": ("([])[()]", "([)]"),
