@@ -26,6 +26,12 @@ def test_names_stand_for_files_and_all_scales_can_be_expanded(name):
             assert expand(one.at(scale))
 
 
+def test_a_folder_of_the_same_name_is_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("questions").mkdir()  # where the sweep may write to
+    assert read_experiments(Path("questions"))[0].name == "questions"
+
+
 def test_other_names_are_files():
     with pytest.raises(NdstackError, match=r"cannot read nothing"):
         read_experiments(Path("nothing"))

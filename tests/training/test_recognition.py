@@ -184,5 +184,5 @@ def test_errors(data):
         )
     with pytest.raises(NdstackError, match="task recognize given for a run on text"):
         small_config("lstm", task="recognize", corpus={"folder": "x"})
-    with pytest.raises(NdstackError, match="task: Input should be 'model' or 'recognize'"):
+    with pytest.raises(NdstackError, match="task: Input should be 'model', 'recognize' or 'transduce'"):
         small_config("lstm", task="parse")

@@ -54,7 +54,7 @@ def find(name: str) -> Experiment:
 def shipped(path: Path) -> Path:
     """Return the file of an experiment that ships with the package, such as `questions`; or the path."""
     own = Path(str(resources.files("ndstack.experiments") / "tasks" / f"{path.name}.toml"))
-    return own if path.name == str(path) and not path.exists() and own.is_file() else path
+    return own if path.name == str(path) and not path.is_file() and own.is_file() else path
 
 
 def read_experiments(path: Path) -> list[Experiment]:
