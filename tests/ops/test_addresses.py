@@ -92,3 +92,11 @@ def test_guard_bytes_notice(monkeypatch):
     flat[-1] = 0
     with pytest.raises(SystemError, match="outside a buffer of shape"):
         addresses.zeros(torch.float32, 1)
+
+
+def test_which_tensors_share_memory():
+    tensor = torch.zeros(4, 3)
+    assert addresses.same_memory(tensor, tensor.detach())
+    assert addresses.same_memory(tensor, tensor[2:])
+    assert not addresses.same_memory(tensor, tensor.clone())
+    assert not addresses.same_memory(tensor.to("meta"), tensor.to("meta"))

@@ -105,6 +105,11 @@ def written(tensor: Tensor, dtype: torch.dtype, *shape: int) -> Array:
     return numbers
 
 
+def same_memory(one: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors share their memory; those without memory, on meta, share none."""
+    return not one.is_meta and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
 def of_table(numbers: Array) -> int:
     """Return the address of an array that the caller has made and keeps alive."""
     if not numbers.flags.c_contiguous:

@@ -19,6 +19,7 @@ from torch import Tensor
 from ndstack.ops.nondeterministic.portable.backward import Adjoint
 from ndstack.ops.nondeterministic.portable.store import Automaton, Store
 from ndstack.ops.nondeterministic.store import Filled
+from ndstack.ops.runtime.addresses import same_memory
 from ndstack.ops.runtime.autograd import Context, Gradients, Operation, refuse_second_derivatives
 
 _PACKED = ("columns", "log_alpha", "log_total", "floor", "lost", "trusted", "invalid")
@@ -91,7 +92,7 @@ class DeviceChart:
     def map(self, change: Callable[[Tensor], Tensor]) -> DeviceChart:
         """The same chart with every tensor changed: detached, moved, or with other rows of the batch."""
         store = self.store.map(change)
-        shared = store.columns.data_ptr() == self.store.columns.data_ptr() and not store.columns.is_meta
+        shared = same_memory(store.columns, self.store.columns)
         links = no_links(store)
         if self.requires_grad():
             links = change(self.links[0]), change(self.links[1])
