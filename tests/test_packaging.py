@@ -64,7 +64,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert names == source_files()
     assert {"ndstack/py.typed", "ndstack/analysis/explorer/assets/index.html"} < names
-    assert len([name for name in names if name.endswith(".toml")]) == 11
+    assert len([name for name in names if name.endswith(".toml")]) == 14
     assert len([name for name in names if name.endswith("/best.safetensors")]) == len(zoo.names()) > 1
 
 
