@@ -98,7 +98,7 @@ def test_evaluate_generate_show_compare(run, tmp_path):
     assert (tmp_path / "curve.pdf").exists()
     rows = json.loads(run("compare", "lstm", "rns-1-2", "--json", "--out", "both.svg").out)
     assert [row["model"] for row in rows] == ["lstm", "rns-1-2"]
-    assert all(name in (tmp_path / "both.svg").read_text() for name in ("lstm", "rns-1-2"))
+    assert all(name in (tmp_path / "both.svg").read_text() for name in ("LSTM", "RNS 1-2"))
     assert "rns-1-2" in run("compare", "lstm", "rns-1-2").out
 
 

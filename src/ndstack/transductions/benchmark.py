@@ -16,7 +16,10 @@ from ndstack.transductions import arithmetic
 from ndstack.transductions.transduction import Symbols, Transduction, choose, choose_many, no_input
 
 Level = Literal["regular", "deterministic context-free", "context-sensitive"]
-TRAIN_LENGTHS, TEST_LENGTHS = (1, 40), (41, 500)
+TRAIN_LENGTHS = (1, 40)
+"""The smallest and the greatest length of training inputs in the paper."""
+TEST_LENGTHS = (41, 500)
+"""The same for test inputs."""
 LETTERS, BITS = ("a", "b"), ("0", "1")
 CYCLE = 5
 """The number of places of cycle navigation, and of the symbols of bucket sort."""
