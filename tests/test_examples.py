@@ -51,7 +51,7 @@ def test_a_language_from_a_grammar_file(tmp_path, capsys):
     assert all(row.lower_bound == pytest.approx(results["bound"]) for row in rows.values())
     assert all(0 < row.difference < 0.2 for row in rows.values())
     assert {row.length for row in results["evaluations"]["lstm"].by_length} == set(range(5, 31))
-    assert (tmp_path / "markup.svg").read_text(encoding="utf-8").count("rns-2-3") == 1
+    assert (tmp_path / "markup.svg").read_text(encoding="utf-8").count("RNS 2-3") == 1
     assert "above the bound" in capsys.readouterr().out
 
 
