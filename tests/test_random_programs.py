@@ -22,6 +22,12 @@ def test_programs_give_what_whole_sequences_give(first):
         assert fault is None, f"{fault}\n{program.listing()}"
 
 
+@pytest.mark.compiled
+def test_a_pop_that_uncovers_next_to_nothing_above_the_bottom():
+    """Without the bottom fix, products with what nothing stands below overflowed, and times 0 became nan."""
+    assert run(draw(4005034)) is None
+
+
 def test_a_seed_is_one_program():
     assert draw(17) == draw(17)
     assert draw(17) != draw(18)

@@ -313,7 +313,7 @@ def backward_step(
         dreplace[j] *= work.wreplace[j]
     uncovered(shape, past, adjoint, later, t, work)
     low, wide = first_of(shape, t), later.back.shape[0] // Q
-    scale_pops(shape, work, room, (t - 1 - low) * K, later.used, use_of(shape, later, t, low), wide)
+    scale_pops(shape, t, work, room, (t - 1 - low) * K, later.used, use_of(shape, later, t, low), wide)
     for r in range(Q):
         work.pos[r] = r * wide + 32
     _against_previous(shape, past, t, later.back, Q, dpop, work)

@@ -258,14 +258,21 @@ def totals(shape, past, t, push, replace, work):
 
 
 @kernel
-def scale_pops(shape, work, room, length, out, first, apart):
-    """out[first + r * apart + (k, u, y)] = E_b A[r; k, u, y]."""
+def scale_pops(shape, t, work, room, length, out, first, apart):
+    """out[first + r * apart + (k, u, y)] = E_b A[r; k, u, y], and 0 for the bottom that nothing stands below.
+
+    Its products may be infinite, since `find_kept` does not count them, and infinity times 0 is no number.
+    """
     S = shape.symbols
+    K, low = shape.states * S, first_of(shape, t)
     for r in range(shape.states):
         for j in range(0, work.pattern.size, S):
             for y in range(S):
                 work.pattern[j + y] = work.epop[r * S + y]
-        multiply_pattern(work.popped, r * room, length, work.pattern, out, first + r * apart)
+        place = first + r * apart
+        multiply_pattern(work.popped, r * room, length, work.pattern, out, place)
+        if not shape.fix and low <= 0 and length > -low * K:
+            fill(out, place - low * K, place - low * K + K, 0)
 
 
 @kernel
@@ -293,7 +300,7 @@ def columns(shape, past, t, work, room):
     step = 2 * lanes(P)
     fill(work.counts, 0, (length + step - 1) // step, K)
     combine(P, work.off, work.weights, K, K, work.counts, length, P, work.pos)
-    scale_pops(shape, work, room, length, work.uncovering, length - length, room)
+    scale_pops(shape, t, work, room, length, work.uncovering, length - length, room)
     for tile in range((length + step - 1) // step):
         own = low + tile * step // K + 1
         known = t - 1 - (own if own > lowest else lowest)
