@@ -201,6 +201,7 @@ def explore(
 def _export(runs: Sequence[str], folder: Path, strings: Sequence[str]) -> None:
     from ndstack.analysis.explorer.catalogue import Catalogue
     from ndstack.analysis.explorer.export import export
+    from ndstack.progress import progress_bar
 
     chosen: dict[str, list[str]] = {}
     for one in strings:
@@ -208,7 +209,9 @@ def _export(runs: Sequence[str], folder: Path, strings: Sequence[str]) -> None:
         if not colon:
             raise NdstackError(f"--string {one!r} given, expected MODEL:STRING, such as palindromes:abba")
         chosen.setdefault(model, []).append(text)
-    number = export(Catalogue(runs, read=read_grammar_file), folder, chosen)
+    catalogue = Catalogue(runs, read=read_grammar_file)
+    with progress_bar("models", len(catalogue.identifiers())) as progress:
+        number = export(catalogue, folder, chosen, progress=progress)
     print(f"{number} strings written to {folder}; open {folder / 'index.html'}")
 
 

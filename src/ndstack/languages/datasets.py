@@ -6,10 +6,10 @@ folder holds `header.json`, and one string per line in `train.txt`, `validation.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, NonNegativeInt
@@ -23,6 +23,8 @@ from ndstack.languages.language import Language
 from ndstack.languages.registry import get
 from ndstack.progress import Advance, no_progress
 from ndstack.settings.data import Lengths, Plan
+
+Drawn = TypeVar("Drawn")
 
 SPLITS = ("train", "validation", "test")
 HEADER = "header.json"
@@ -81,13 +83,9 @@ def make_dataset(
         raise DatasetError(f"seed {seed} given, expected 0 or more")
 
     def batches(count: int, stream: int) -> Iterator[Word]:
-        rng = np.random.default_rng([seed, stream])
         lengths = _non_empty(language, plan.lengths) if count else []
-        for first in range(0, count, plan.batch_size):
-            length = lengths[int(rng.random() * len(lengths))]
-            size = min(plan.batch_size, count - first)
-            yield from (language.sample(length, rng) for _ in range(size))
-            progress(size)
+        rng = np.random.default_rng([seed, stream])
+        return draw_batches(language.sample, lengths, count, plan.batch_size, rng, progress)
 
     def test() -> Iterator[Word]:
         rng = np.random.default_rng(test_seed(language))
@@ -98,6 +96,22 @@ def make_dataset(
     return Dataset(
         language, seed, plan, tuple(batches(plan.train, 0)), tuple(batches(plan.validation, 1)), tuple(test())
     )
+
+
+def draw_batches(
+    sample: Callable[[int, np.random.Generator], Drawn],
+    lengths: Sequence[int],
+    count: int,
+    batch_size: int,
+    rng: np.random.Generator,
+    progress: Advance,
+) -> Iterator[Drawn]:
+    """Draw strings, or pairs of strings, in batches of one random length each."""
+    for first in range(0, count, batch_size):
+        length = lengths[int(rng.random() * len(lengths))]
+        size = min(batch_size, count - first)
+        yield from (sample(length, rng) for _ in range(size))
+        progress(size)
 
 
 def write_dataset(dataset: Dataset, folder: Path) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from ndstack import files
 from ndstack.errors import DatasetError
+from ndstack.languages.datasets import draw_batches
 from ndstack.progress import Advance, no_progress
 from ndstack.settings.data import Lengths, Plan
 from ndstack.transductions.transduction import Pair, Transduction
@@ -58,13 +59,9 @@ def make_pairs(
         raise DatasetError(f"seed {seed} given, expected 0 or more")
 
     def batches(count: int, stream: int) -> Iterator[Pair]:
-        rng = np.random.default_rng([seed, stream])
         lengths = _non_empty(transduction, plan.lengths) if count else []
-        for first in range(0, count, plan.batch_size):
-            length = lengths[int(rng.random() * len(lengths))]
-            size = min(plan.batch_size, count - first)
-            yield from (transduction.sample(length, rng) for _ in range(size))
-            progress(size)
+        rng = np.random.default_rng([seed, stream])
+        return draw_batches(transduction.sample, lengths, count, plan.batch_size, rng, progress)
 
     def by_length(source: Transduction) -> Iterator[Pair]:
         rng = np.random.default_rng(list(hashlib.sha256(source.name.encode()).digest()[:16]))

@@ -12,6 +12,7 @@ from ndstack.analysis.explorer.catalogue import Catalogue
 from ndstack.analysis.explorer.page_files import SCRIPTS, TYPES, asset
 from ndstack.analysis.explorer.tour import STEPS
 from ndstack.errors import NdstackError
+from ndstack.progress import Advance, no_progress
 
 SAMPLES = 2
 """The number of strings that are sampled for a model without examples."""
@@ -21,7 +22,13 @@ POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:
 ANSWERS, MODELS = "answers", "catalogue.js"
 
 
-def export(catalogue: Catalogue, folder: Path, strings: Mapping[str, Iterable[str]] | None = None) -> int:
+def export(
+    catalogue: Catalogue,
+    folder: Path,
+    strings: Mapping[str, Iterable[str]] | None = None,
+    *,
+    progress: Advance = no_progress,
+) -> int:
     """Write the page and the answers about chosen strings to a folder, and return the number of strings.
 
     Scripts, styles and answers are files beside the page, so it works on any static host and from a disk.
@@ -30,6 +37,7 @@ def export(catalogue: Catalogue, folder: Path, strings: Mapping[str, Iterable[st
         catalogue: the models.
         folder: the folder, which must be new or empty, or contain an earlier export.
         strings: more strings, as typed, for some models by their identifiers.
+        progress: a function that is called with 1 after each model.
     """
     _check(folder)
     chosen = {one: list((strings or {}).get(one, ())) for one in catalogue.identifiers()}
@@ -47,6 +55,7 @@ def export(catalogue: Catalogue, folder: Path, strings: Mapping[str, Iterable[st
                 answers.append(_as_script(len(answers), view))
         described = {**catalogue.describe(identifier), "examples": listed}
         models.append({**described, "strings": found, "complete": complete})
+        progress(1)
     shutil.rmtree(folder / ANSWERS, ignore_errors=True)  # of an earlier export
     (folder / ANSWERS).mkdir(parents=True)
     for number, answer in enumerate(answers):

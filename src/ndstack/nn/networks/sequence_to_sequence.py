@@ -49,6 +49,6 @@ class SequenceToSequence(Recordable, torch.nn.Module, ABC):
             The outputs, [B, m, output_size], and the state afterwards.
         """
 
+    @abstractmethod
     def arguments(self) -> dict[str, object]:
         """Return the arguments that make the same network again."""
-        raise NotImplementedError
