@@ -28,7 +28,7 @@ from ndstack.nn.networks.padding import Lengths, at_ends
 from ndstack.nn.networks.ragged import RaggedState
 from ndstack.nn.networks.sharding import settled
 from ndstack.nn.networks.state import NetworkState
-from ndstack.ops.runtime.tracing import refuse_recording, untraced
+from ndstack.ops.runtime.tracing import refuse_recording, traceable, untraced
 from ndstack.settings.model import DEFAULTS
 from ndstack.stacks import Stack, State
 from ndstack.stacks.base import AnyStack
@@ -47,6 +47,11 @@ class RNNState(NetworkState):
 
     stack: State | None
     """The stacks, if there are any."""
+
+    @property
+    def traceable(self) -> bool:
+        """Whether `torch.compile` can look into steps from here."""
+        return self.stack is not None and self.stack.traceable
 
 
 class Recurrent(Backbone):
@@ -137,7 +142,8 @@ class Recurrent(Backbone):
         self, x: Tensor, state: NetworkState | None = None, lengths: Lengths | None = None
     ) -> tuple[Tensor, NetworkState]:
         """Read strings, [B, n, input_size], or continue them; see `StackRNN`."""
-        if torch.compiler.is_dynamo_compiling() and (self.stack is not None or lengths is not None):
+        stacked = self.stack is not None and not traceable(state)
+        if torch.compiler.is_dynamo_compiling() and (stacked or lengths is not None):
             return untraced(self.forward, x, state, lengths)
         if lengths is None and not isinstance(state, RaggedState):
             return self._read(x, state)

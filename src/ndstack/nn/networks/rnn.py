@@ -20,7 +20,7 @@ from ndstack.nn.networks.backbone import check_input
 from ndstack.nn.networks.padding import Lengths, check_lengths, repack, reverse, transposed, unpack
 from ndstack.nn.networks.recurrent import Recurrent, RNNState
 from ndstack.nn.networks.state import NetworkState
-from ndstack.ops.runtime.tracing import untraced
+from ndstack.ops.runtime.tracing import traceable, untraced
 from ndstack.settings.model import DEFAULTS
 from ndstack.stacks.base import AnyStack
 from ndstack.stacks.state import Device
@@ -175,7 +175,8 @@ class StackRNN(Recurrent):
             strings of different lengths, and a `BidirectionalState` if there are two directions. With
             lengths, outputs after the end of each string are zeros, and its state is that at its end.
         """
-        if torch.compiler.is_dynamo_compiling() and (self.stack is not None or lengths is not None):
+        stacked = self.stack is not None and not traceable(state)
+        if torch.compiler.is_dynamo_compiling() and (stacked or lengths is not None):
             return untraced(self.forward, x, state, lengths)  # at once, so that it is one break in the graph
         if isinstance(x, PackedSequence):
             if lengths is not None:

@@ -20,13 +20,11 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.ops.nondeterministic import memory
 from ndstack.ops.nondeterministic.chart import Chart
 from ndstack.ops.nondeterministic.cpu.steps import advance
 from ndstack.ops.nondeterministic.log_space import LogSpaceChart
 from ndstack.ops.nondeterministic.portable import steps as on_device
 from ndstack.ops.nondeterministic.portable.chart import DeviceChart
-from ndstack.ops.nondeterministic.portable.scan import automaton_of
 from ndstack.ops.nondeterministic.precision_guard import next_format, redo
 from ndstack.ops.nondeterministic.precision_limits import LIMITS
 from ndstack.ops.nondeterministic.settings import Setting, action_sizes
@@ -94,8 +92,9 @@ def _steps_on_device(
     batch, steps, device = len(weights), weights.shape[1], weights.device
     if chart is None:
         differentiable = weights.requires_grad and torch.is_grad_enabled()
-        memory.check_room(automaton_of(setting), batch, time + steps, weights, differentiable)
-        chart = on_device.start_device_chart(setting, batch, time + steps, weights.dtype, device)
+        chart = on_device.start_device_chart(
+            setting, batch, time + steps, weights.dtype, device, differentiable
+        )
         if time:
             past = join_history(history or (), setting, batch, time)
             chart = on_device.advance_device_chart(setting, chart, past.to(chart.dtype)).chart
