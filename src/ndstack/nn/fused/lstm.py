@@ -265,7 +265,7 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
         new = NondeterministicState(
             readings[:, -1],
             vectors[0] if vectors else None,
-            stack.remembered(state, actions, after is not None),
+            stack.remembered(state, actions, after),
             after,
             state.time + inputs.shape[1],
         )
@@ -289,7 +289,7 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
         plain = stack.read_states and not stack.normalized and chart.time == 0
         if fuses(setting, plain):
             found = run_fused(inputs, weights, (*lstm_state, state.reading), setting)
-            history = stack.remembered(state, found.actions)
+            history = stack.remembered(state, found.actions, found.chart)
             seen = NondeterministicState(found.readings[:, -1], None, history, found.chart, steps)
             done = LSTMRun(found.hidden, found.readings, (found.hidden[:, -1], found.cell), seen)
         else:
