@@ -36,3 +36,9 @@ def ndstack(*arguments, cwd=None):
         sys.argv = argv
         os.chdir(before)
     return Result(end.value.code, out.getvalue(), err.getvalue())
+
+
+def ok(*arguments, cwd=None):
+    result = ndstack(*arguments, cwd=cwd)
+    assert result.returncode == 0, result.stderr
+    return result.stdout

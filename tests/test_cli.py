@@ -14,15 +14,9 @@ import pytest
 
 import ndstack as ndstack_package
 from ndstack.languages import NAMES, get
-from tests.commands import ndstack
+from tests.commands import ndstack, ok
 
 ROOT = Path(__file__).parent.parent
-
-
-def ok(*arguments, cwd=None):
-    result = ndstack(*arguments, cwd=cwd)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
 
 
 def test_a_reader_that_stops_early_is_no_error():

@@ -22,7 +22,7 @@ from ndstack.nn.language_models.generation import greedy
 from ndstack.stacks import Superposition
 from ndstack.text.scoring import score_words
 from ndstack.training import Run
-from tests.test_cli import ndstack
+from tests.commands import ndstack
 
 SMALL = {"d_model": 8, "heads": 2, "feedforward": 8, "dropout": 0.0, "num_layers": 3}
 MODELS = {
