@@ -192,6 +192,11 @@ class Recurrent(Backbone):
         own = None if state is None else self._own(state)
         check_input(x, self.input_size, None if own is None else own.batch_size)
         refuse_recording()
+        held = next(self.controller.parameters()).dtype
+        if x.dtype != held and not torch.is_autocast_enabled(x.device.type):
+            raise NdstackError(
+                f"input of {x.dtype} given to a network of {held}; use x.to({held}) or network.to({x.dtype})"
+            )
         return self._start(x.shape[0], x.dtype, x.device) if own is None else self._like(own, x)
 
     def _shown(self, x: Tensor, hidden: Tensor, readings: Tensor) -> Tensor:
@@ -219,12 +224,13 @@ class Recurrent(Backbone):
         sizes = self.hidden_size if self.reading_layers else read_size
         return unmodified.is_recurrent(controller, self.input_size + sizes, self.hidden_size, self.num_layers)
 
-    def _own(self, state: NetworkState) -> RNNState:
+    def _own(self, state: object) -> RNNState:
         if not isinstance(state, RNNState):
             given = " (h and c, perhaps)" if isinstance(state, tuple) else ""
+            hint = "; the lengths of strings are given by name, lengths=" if isinstance(state, Tensor) else ""
             raise NdstackError(
                 f"a {type(state).__name__}{given} given as the state, expected the RNNState of start() or "
-                "of an earlier call"
+                f"of an earlier call{hint}"
             )
         cells = self.num_layers if controllers.has_cells(self.controller) else 0
         held: tuple[object, object] = (state.hidden, state.cells)  # a state from a file may be malformed
