@@ -19,7 +19,7 @@ from ndstack.ops.nondeterministic import precision_guard
 from ndstack.ops.nondeterministic.portable import steps
 from ndstack.ops.nondeterministic.portable.chart import DeviceChart
 from ndstack.ops.runtime import backends, devices
-from ndstack.stacks import Nondeterministic, Stack, Stratification, Superposition
+from ndstack.stacks import Nondeterministic, Stack, Stratification, Superposition, nondeterministic
 
 STACKS = {
     "rns": {"states": 2, "symbols": 3},
@@ -280,7 +280,8 @@ def test_single_steps_that_lose_too_much_are_said_to(nats: float, monkeypatch: p
     assert_late_winner_read(readings, actions, nats)
 
 
-def test_a_windowed_stream_that_has_lost_runs_says_so() -> None:
+def test_a_windowed_stream_that_has_lost_runs_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nondeterministic, "_REMEMBERED_STEPS", 256)
     stack = Nondeterministic(1, 3, window=3)
     state = stack.start(1)
     actions = torch.randn(1, 300, stack.action_size)

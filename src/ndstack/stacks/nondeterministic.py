@@ -8,8 +8,9 @@
 | VRNS (chapter 9) | False | True | m |
 
 A state carries Lang's chart, so that a step costs what the algorithm says. It also carries the
-actions so far, from which the chart is made anew in float64 where float32 could lose runs. A
-windowed stack forgets old actions, so its chart is in float64 from the beginning.
+actions so far, from which the chart is made anew in float64 where float32 could lose runs, and in
+log space where float64 could. A windowed stack forgets its actions after many steps, so its chart is
+in float64 from the beginning.
 
 On other devices than CPUs all of this runs there; whether float32 was enough is looked at once per
 call of several steps, and now and then in a series of single ones.
@@ -35,6 +36,7 @@ from ndstack.ops.nondeterministic import (
     action_sizes,
     advance,
     invalidate_together,
+    merge_history,
     run_steps,
     start_chart,
     start_fixed,
@@ -43,6 +45,9 @@ from ndstack.ops.nondeterministic import (
 from ndstack.ops.runtime import backends
 from ndstack.ops.runtime.tracing import refuse_transforms
 from ndstack.stacks.base import Stack, State
+
+_REMEMBERED_STEPS = 1024
+"""For how many steps a windowed stack can be computed again in log space (see `guarded_steps`)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -312,19 +317,32 @@ class Nondeterministic(Stack[NondeterministicState]):
         if vectors is not None:
             vectors = _without_forgotten(vectors, chart.time + 1)
         shown = self._reading(reading, attention, vectors)
-        history = self.remembered(state, weights)
+        history = self.remembered(state, weights, chart)
         return shown, NondeterministicState(shown[:, -1], vectors, history, chart, time)
 
     @property
     def span(self) -> int | None:
-        """For how many steps a windowed stack remembers its actions, and how many it makes at a time."""
+        """How many steps a windowed stack makes at a time; None without a window."""
         return None if self.window is None else max(256, 4 * self.window)
 
-    def remembered(self, state: NondeterministicState, weights: Tensor, may_forget: bool = True) -> History:
-        """Return the history after some steps [B, n, A]; empty once a windowed stack has had too many."""
-        time = state.time + weights.shape[1]
-        forgets = may_forget and self.span is not None and time > self.span
-        return (*state.history, weights) if state.complete and not forgets else ()
+    def remembered(
+        self, state: NondeterministicState, weights: Tensor, chart: Chart | DeviceChart | None
+    ) -> History:
+        """Return the history after some steps [B, n, A]; empty once a windowed stack has had many.
+
+        Args:
+            state: the stacks before these steps.
+            weights: the log weights of these steps.
+            chart: the chart afterwards. While it has to be made from the history, or is in log space, nothing
+                is forgotten.
+        """
+        if not state.complete:
+            return ()
+        if self.window is None:
+            return (*state.history, weights)
+        needed = chart is None or (isinstance(chart, Chart) and chart.log_space is not None)
+        many = state.time + weights.shape[1] > max(_REMEMBERED_STEPS, 4 * self.window)
+        return merge_history(state.history, weights) if needed or not many else ()
 
     def compiled(self, given: Tensor) -> bool:
         """Return whether steps of such tensors are done by compiled code."""

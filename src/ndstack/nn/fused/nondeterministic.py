@@ -87,7 +87,7 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
         new = NondeterministicState(
             readings[:, -1],
             vectors[0] if vectors else None,
-            stack.remembered(state, actions, after is not None),
+            stack.remembered(state, actions, after),
             after,
             state.time + inputs.shape[1],
         )
@@ -185,7 +185,7 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
         new = NondeterministicState(
             readings[:, -1],
             None if state.vectors is None else vectors,
-            stack.remembered(state, actions),
+            stack.remembered(state, actions, found.chart),
             found.chart,
             state.time + inputs.shape[1],
         )

@@ -24,6 +24,7 @@ from ndstack.ops.nondeterministic.guarded_steps import (
     History,
     Stepped,
     join_history,
+    merge_history,
     run_steps,
     start_chart,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "invalidate_together",
     "join_history",
     "mark",
+    "merge_history",
     "next_format",
     "redo",
     "run_fused",
