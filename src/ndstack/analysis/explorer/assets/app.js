@@ -154,7 +154,8 @@ function drawTreeCard(automaton, run) {
   $("run").replaceChildren(...groups.map((group) => html("option", { value: group[0] }, runOption(automaton.runs, group))));
   $("run").value = groups.find((group) => group.includes(state.run))[0];
   $("tree-note").textContent = `A node is a place on the stack: its first leaf was read when it was pushed, its last when it was popped. `
-    + `This run: ${runText(automaton, run)}.`;
+    + `This run: ${runText(automaton, run)}.`
+    + (automaton.accept && !automaton.accepting ? " No run accepts, so this tree is not a parse of the string." : "");
   const fit = state.fit ?? Math.max(...view.inputs.map((one) => one.length)) === 1;
   tree = new TreeDrawing($("tree"), run, automaton, view.inputs, fit);
 }

@@ -43,7 +43,7 @@ function wfaEdge([from, to, symbol, log, p], nodes, place, symbols) {
   const span = nodes[to][0] - nodes[from][0];
   const bow = Math.abs(y1 - y2) < 1 && span > 1 ? Math.min(26, 5 + 2.5 * span) : 0;
   const bend = Math.max(6, 0.45 * (x2 - x1));
-  const [at, q, x] = nodes[from], below = at < 0 ? "the initial bottom" : `pushed at step ${at + 1}, in state ${q}, onto ${x}`;
+  const [at, q, x] = nodes[from], below = at < 0 ? "the initial bottom" : `in the place that was pushed at step ${at + 1}, in state ${q}, onto ${x}`;
   const tip = `${symbol}, ${below}\non the stacks of ${percent(p)} of the runs`
     + `\nlog of the weight of all ways from there to here: ${number(log)}`;
   return svg("path", {
