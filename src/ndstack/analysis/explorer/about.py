@@ -45,7 +45,8 @@ def _compiled(source: Source) -> list[str]:
     states = source.model.layout.states
     shipped = source.name in EXAMPLES and source.label in ("compiled grammar", "compiled intersection")
     language = _LANGUAGES[source.name] if shipped else "the strings of its grammar"
-    found = [f"It was not trained: it is compiled from a grammar, and accepts exactly {language}."]
+    origin = "grammars" if source.label == "compiled intersection" else "a grammar"
+    found = [f"It was not trained: it is compiled from {origin}, and accepts exactly {language}."]
     if "trap" in states:
         found.append(
             "State trap accepts nothing; it keeps one run alive on every string, so that the network always "
