@@ -10,6 +10,7 @@ from ndstack.analysis.explorer.export import ALL, export
 from ndstack.analysis.explorer.tour import STEPS
 from ndstack.cli.analysis import explore
 from ndstack.errors import NdstackError
+from ndstack.nn.proofs.recognition import Recognizer
 from tests.analysis.browser import Browser, find_browser
 
 
@@ -78,6 +79,9 @@ def test_the_tour_tells_the_truth_about_the_middle(catalogue):
     seen = [{names[state] for state, *_ in time["stacks"]} for time in automaton["times"]]
     assert all({"q0", "loop", "trap"} <= states for states in seen[1:])
     assert [names.index("loop"), [0]] in [one[:2] for one in automaton["times"][-1]["stacks"]]
+    guessing = next(step for step in STEPS if step.title == "Watch it guess the middle")
+    assert "compiled from a grammar" in guessing.text
+    assert isinstance(catalogue.source(guessing.model).model, Recognizer)
 
 
 def test_the_site_has_the_answers_of_the_server(catalogue, site):

@@ -37,7 +37,8 @@ class Step:
 STEPS = (
     Step(
         "What a stack is",
-        "This model accepts strings that read the same from both ends. Its memory is a **stack**: it can "
+        "This model accepts strings that read the same from both ends. It was not trained: its weights were "
+        "computed from a grammar of palindromes. Its memory is a **stack**: it can "
         "push a symbol, replace the top, or pop it, and it sees nothing below the top. In **Best run**, a "
         "block is a symbol on the stack, from its push to its pop. The first half of abba is pushed. "
         "During the second half, each symbol that is read is compared with the top, which is popped, so "
@@ -65,7 +66,8 @@ STEPS = (
         "leave it for loop: one more guess that the middle is here, after this symbol (blue) or at it "
         "(green). A run in loop survives only as long as the symbol that is read equals the top of its "
         "stack; then it pops (orange). Where they differ, it disappears. Wrong guesses die out by "
-        "themselves, and nobody has to tell the model where the middle is.",
+        "themselves, and nobody has to tell the model where the middle is. It did not "
+        "learn this from examples: it was compiled from a grammar.",
         PALINDROMES,
         "abaaba",
         6,

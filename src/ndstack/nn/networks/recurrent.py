@@ -138,7 +138,7 @@ class Recurrent(Backbone):
     ) -> tuple[Tensor, NetworkState]:
         """Read strings, [B, n, input_size], or continue them; see `StackRNN`."""
         if torch.compiler.is_dynamo_compiling() and (self.stack is not None or lengths is not None):
-            return untraced(self.forward, x, state, lengths)
+            return untraced()(self.forward, x, state, lengths)
         if lengths is None and not isinstance(state, RaggedState):
             return self._read(x, state)
         return self.read_padded(x, state, lengths)

@@ -176,7 +176,8 @@ class StackRNN(Recurrent):
             lengths, outputs after the end of each string are zeros, and its state is that at its end.
         """
         if torch.compiler.is_dynamo_compiling() and (self.stack is not None or lengths is not None):
-            return untraced(self.forward, x, state, lengths)  # at once, so that it is one break in the graph
+            # At once, so that it is one break in the graph.
+            return untraced()(self.forward, x, state, lengths)
         if isinstance(x, PackedSequence):
             if lengths is not None:
                 raise NdstackError(
