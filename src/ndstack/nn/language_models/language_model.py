@@ -23,7 +23,7 @@ from ndstack.nn.networks.backbone import Backbone
 from ndstack.nn.networks.padding import Lengths, check_lengths
 from ndstack.nn.networks.ragged import RaggedState
 from ndstack.nn.networks.state import NetworkState
-from ndstack.ops.runtime.tracing import Recordable, untraced
+from ndstack.ops.runtime.tracing import Recordable, traceable, untraced
 from ndstack.settings.model import InputKind, OutputKind
 from ndstack.stacks.base import Stack
 
@@ -123,7 +123,9 @@ class LanguageModel(Recordable, torch.nn.Module):
         Returns:
             The logits, [B, n, V+1], or [B, n+1, V+1] from the beginning, and the last state.
         """
-        if torch.compiler.is_dynamo_compiling() and symbols.device.type == "cpu" and self._has_stack:
+        if torch.compiler.is_dynamo_compiling() and (
+            symbols.device.type == "cpu" and self._has_stack and not traceable(state)
+        ):
             # At once, since on a CPU the graphs around the stack take longer than the layers as they are.
             return untraced()(self.forward, symbols, state, lengths)
         hidden, state = self.hidden(symbols, state, lengths)
