@@ -19,6 +19,7 @@ FREE = {
     "options.bottom_fix",  # its effect is compared
     "data.test_per_length",
     "data.test_lengths",
+    "data.test_step",
     "data.folder",
     "data.sha256",
     "training.seed",

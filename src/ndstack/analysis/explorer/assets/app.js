@@ -61,16 +61,23 @@ function stopComputing() {
   source.stop();
 }
 
+/** Take the tape of the chosen stack: an encoder and a decoder read different strings. */
+function takeTape() {
+  const { inputs, first } = stackNow() || view;
+  Object.assign(view, { inputs, first });
+  $("slider").max = inputs.length;
+  return inputs.length;
+}
+
 function present(found, place) {
-  view = found;
-  const steps = view.inputs.length;
+  view = { ...found };
   state.stack = clamp(place.stack || 0, 0, Math.max(0, view.stacks.length - 1));
+  const steps = takeTape();
   state.t = clamp(place.t === undefined ? steps : place.t, 0, steps);
   state.run = 0;
   const runs = stackNow() && stackNow().automaton ? stackNow().automaton.runs.length : 0;
   state.run = clamp(place.run || 0, 0, Math.max(0, runs - 1));
   $("main").hidden = false;
-  $("slider").max = steps;
   $("stack").replaceChildren(...view.stacks.map((stack, i) => html("option", { value: i }, `${stack.where}: ${stack.kind}`)));
   $("stack").value = state.stack;
   $("stack-label").hidden = view.stacks.length < 2;
@@ -119,9 +126,10 @@ const runText = (automaton, run) =>
   `probability ${number(run.probability)} among ${automaton.accepting ? "accepting runs" : "all runs"}`;
 
 function timeNote(stack, automaton) {
-  if (!stack) return view.notes.stack;
+  const said = verdict(view);
+  if (!stack) return [view.notes.stack, said].filter(Boolean).join(" ");
   const parts = [`${stack.where}: ${stack.kind} stack.`];
-  if (view.accepted !== null) parts.push(verdict(view));
+  if (said) parts.push(said);
   if (automaton && automaton.entropy !== null) {
     parts.push(`Entropy over ${automaton.accepting ? "accepting runs" : "runs"}: ${number(automaton.entropy)} nats.`);
   }
@@ -167,6 +175,7 @@ function show() {
       ? `A ${stackNow().kind} stack is one stack of blended vectors; the attention shows what is on its top.`
       : "This model has no stack."));
   }
+  $("next-title").textContent = nextTitle(view);
   $("next-note").textContent = nextNote(view, t);
   drawNext($("next"), view, t);
   if (tree) tree.show(t);
@@ -301,7 +310,13 @@ function listen() {
   $("forth").addEventListener("click", () => go(state.t + 1));
   $("end").addEventListener("click", () => go(view.inputs.length));
   $("play").addEventListener("click", play);
-  $("stack").addEventListener("change", () => { state.stack = Number($("stack").value); state.run = 0; draw(); });
+  $("stack").addEventListener("change", () => {
+    state.stack = Number($("stack").value);
+    state.run = 0;
+    const before = view.inputs, steps = takeTape();
+    if (view.inputs.join() !== before.join()) state.t = steps;
+    draw();
+  });
   $("run").addEventListener("change", () => { state.run = Number($("run").value); draw(); });
   document.addEventListener("keydown", keys);
   addEventListener("hashchange", () => { if (!saved && fromHash().model) follow(); });

@@ -2,14 +2,14 @@
 // What the model expects next, beside what the language says.
 
 function drawNext(box, view, time) {
-  const row = time - view.first;
+  const row = view.first === null ? -1 : time - view.first;
   if (!view.predictions || row < 0) {
-    const text = view.predictions ? "Nothing is predicted before the first step." : verdict(view);
+    const text = view.predictions ? view.notes.before || "Nothing is predicted before the first step." : verdict(view);
     box.replaceChildren(html("p", { class: "note" }, text));
     return;
   }
   const model = view.predictions[row];
-  const truth = view.truth && view.truth[row].some((p) => p > 0) ? view.truth[row] : null;
+  const truth = view.truth && (view.decides || view.truth[row].some((p) => p > 0)) ? view.truth[row] : null;
   const order = model.map((_, place) => place);
   const most = 14;
   if (order.length > most) {
@@ -37,10 +37,12 @@ function drawNext(box, view, time) {
   box.replaceChildren(drawing, legend);
 }
 
+const nextTitle = (view) => (view.decides ? "Decision" : view.written === null ? "Next symbol" : "Next symbol of the output");
+
 /** What to say above the bars. */
 function nextNote(view, time) {
   const row = time - view.first;
-  const nowhere = view.truth && row >= 0 && !view.truth[row].some((p) => p > 0);
+  const nowhere = view.truth && !view.decides && row >= 0 && !view.truth[row].some((p) => p > 0);
   return nowhere ? view.notes.nowhere : view.notes.next || "";
 }
 
@@ -52,8 +54,16 @@ function nextBar(x, y, room, p, kind, tip) {
 }
 
 function verdict(view) {
+  if (view.written !== null) return `It writes ${view.written || "nothing"}${marked(view)}.`;
   if (view.accepted === null) return "";
-  return view.accepted ? "It accepts this string." : "It rejects this string.";
+  const sure = view.decides ? `: the probability that it is in the language is ${number(view.predictions.at(-1).at(-1))}.` : ".";
+  return `It ${view.accepted ? "accepts" : "rejects"} this string${sure}`;
+}
+
+/** Whether what was written is correct, if that is known. */
+function marked(view) {
+  if (view.expected === null) return "";
+  return view.expected === view.written ? ", which is correct" : `; correct is ${view.expected || "nothing"}`;
 }
 
 function inWords(view, model, truth) {
