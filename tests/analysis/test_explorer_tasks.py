@@ -95,9 +95,10 @@ def test_a_transducer_shows_the_tapes_of_encoder_and_decoder(catalogue, runs):
     view = catalogue.look("reverse", "ab")
     written = view["written"]
     assert view["expected"] == "ba"
-    assert view["inputs"] == ["a", "b", "EOS", "BOS", *written]
+    assert view["inputs"] == ["a", "b", "EOS", "BOS", *written.replace("nothing", "")]
     assert view["first"] == 4
-    assert len(view["predictions"]) == len(written) + 1
+    assert len(view["predictions"]) == len(view["inputs"]) - 3
+    assert view["notes"]["string"].startswith(f"It writes {written}")
     stacks = catalogue.look("attends", "ab")["stacks"]
     assert [(one["where"].split(",")[0], one["first"]) for one in stacks] == [
         ("encoder", None),
@@ -118,7 +119,7 @@ def test_a_transducer_shows_the_tapes_of_encoder_and_decoder(catalogue, runs):
 def test_a_static_page_shows_recognisers_and_transducers(catalogue, tmp_path):
     path, problem = find_browser()
     strings = {"sure": ["()"], "plain": ["("], "reverse": ["ab"], "attends": ["abb"]}
-    assert export(catalogue, tmp_path / "site", strings) == 4
+    assert export(catalogue, tmp_path / "site", strings) >= 4
     if path is None:
         pytest.skip(problem)
     browser = Browser(path, tmp_path / "browser")

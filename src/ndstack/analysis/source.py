@@ -58,11 +58,16 @@ class Source:
         return self.model.source if isinstance(self.model, Transducer) else self.model.alphabet
 
     def split(self, text: str) -> tuple[str, ...]:
-        """Return the symbols of a string as typed; an unknown symbol is an error."""
+        """Return the symbols of a string as typed; an unknown symbol is an error.
+
+        Spaces around the string do not count, unless the space is a symbol.
+        """
+        text = text if " " in self.alphabet else text.strip(" ")
         word = tuple(text.split("\t")) if "\t" in text else split_line(text, self.alphabet)
         for symbol in word:
             if symbol not in self.alphabet:
-                shown = " ".join(self.alphabet[:10]) + (" ..." if len(self.alphabet) > 10 else "")
+                separator = " " if all(len(one) == 1 for one in self.alphabet) else ", "
+                shown = separator.join([*self.alphabet[:10], *["..."] * (len(self.alphabet) > 10)])
                 raise NdstackError(f"{symbol!r} is not in the alphabet of {self.name}: {shown}")
         return word
 

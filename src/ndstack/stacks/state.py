@@ -13,6 +13,8 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from ndstack.errors import NdstackError
+
 Device = torch.device | str | None
 """Where tensors are; None leaves it to torch, or to whoever has parameters."""
 
@@ -51,6 +53,34 @@ class Carried:
             lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor, spared=True
         )
 
+    def clone(self) -> Self:
+        """Return the same state, every tensor of which has memory of its own."""
+        return self._map(lambda tensor: tensor.clone(memory_format=torch.contiguous_format))
+
+    def copy_(self, other: Self) -> Self:
+        """Copy the numbers of another state of the same shapes into the memory of this one.
+
+        For CUDA graphs, which read and write the same memory whenever they are replayed; this state should be
+        a `clone`, so that no two of its tensors share memory.
+        """
+        sources, targets = other._tensors(), self._tensors()
+        if [tensor.shape for tensor in sources] != [tensor.shape for tensor in targets]:
+            raise NdstackError("a state of other shapes given to copy; use one of fixed capacity")
+        for target, source in zip(targets, sources, strict=True):
+            target.copy_(source)
+        return self
+
+    def _tensors(self) -> list[Tensor]:
+        """All tensors, always in the same order."""
+        found: list[Tensor] = []
+
+        def note(tensor: Tensor) -> Tensor:
+            found.append(tensor)
+            return tensor
+
+        self._map(note)
+        return found
+
     def _map(self, change: Callable[[Tensor], Tensor], *, spared: bool = False) -> Self:
         """Apply a function to every tensor, or, if `spared`, to all but those of `keeps_dtype`."""
 
@@ -75,6 +105,11 @@ class State(Carried):
 
     reading: Tensor
     """[B, R]: what the stack shows now; before the first step, the reading r_0."""
+
+    @property
+    def traceable(self) -> bool:
+        """Whether `torch.compile` can look into steps from here."""
+        return False
 
     @property
     def batch_size(self) -> int:

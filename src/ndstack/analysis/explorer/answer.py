@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ndstack.analysis.explorer.about import shown_output, string_note
 from ndstack.analysis.explorer.requests import Check, always_wanted
 from ndstack.analysis.explorer.stack_flows import flows
 from ndstack.analysis.source import Source
@@ -17,7 +19,7 @@ from ndstack.analysis.stack_runs import StackRuns
 from ndstack.analysis.stack_trace import StackTrace
 from ndstack.analysis.stack_wfa import StackProbability, marginal_numbers, most_probable_stacks
 from ndstack.analysis.trace import BOS, DECODER, ENCODER, EOS, Trace
-from ndstack.analysis.transition_weights import Floats
+from ndstack.analysis.transition_weights import Floats, TransitionWeights
 from ndstack.nn.proofs.recognition import Recognizer
 
 if TYPE_CHECKING:
@@ -57,8 +59,8 @@ def answer(
         "first": first(trace.stacks[0] if trace.stacks else None),
         "accepted": trace.accepted,
         "decides": trace.decides,
-        "written": None if trace.written is None else _shown(trace.written),
-        "expected": None if expected is None else _shown(tuple(expected)),
+        "written": None if trace.written is None else shown_output(trace.written),
+        "expected": None if expected is None else shown_output(expected),
         "outputs": list(trace.outputs),
         "predictions": _rounded(trace.predictions),
         "truth": _rounded(trace.truth),
@@ -95,11 +97,6 @@ def _read(source: Source, trace: Trace) -> tuple[str, ...]:
     return (BOS,) * bool(trace.predictions is not None and getattr(source.model, "bos", False)) + trace.word
 
 
-def _shown(word: tuple[str, ...]) -> str:
-    """Return an output as it is shown."""
-    return ("" if all(len(symbol) == 1 for symbol in word) else " ").join(word)
-
-
 def _notes(source: Source, trace: Trace) -> Json:
     """Return sentences about what is missing, and why."""
     notes = {}
@@ -118,6 +115,8 @@ def _notes(source: Source, trace: Trace) -> Json:
     else:
         low, high = source.lengths
         notes["nowhere"] = f"No string of length {low} to {high} of {source.language.name} begins like this."
+    if trace.predictions is not None:
+        notes["string"] = string_note(source, trace)
     if not trace.stacks:
         notes["stack"] = "This model has no stack; only its predictions are shown."
     return {**notes}
@@ -152,6 +151,7 @@ def _automaton(runs: StackRuns, check: Check) -> Json:
         "states": list(weights.names.states),
         "symbols": list(weights.names.symbols),
         "window": weights.window,
+        "accept": None if weights.accept is None else sorted(q for q, _ in weights.accept),
         "accepting": accepts,
         "entropy": round(chosen.entropy(), 4) if alive else None,
         "posterior": _rounded(chosen.posterior.actions()) if alive else None,
@@ -182,10 +182,13 @@ def _times(runs: StackRuns, check: Check) -> list[Json]:
     """Return the most probable stacks and the stack WFA at each time, from 0 on."""
     found: list[Json] = []
     before: list[StackProbability] = []
+    bottom_once = _has_bottom_once(runs.weights)
     for time in range(runs.time + 1):
         check()
         now = runs.at(time)
         stacks = most_probable_stacks(now, STACKS, SEARCH, parts=True)
+        if bottom_once:  # an upper part with the bottom is a whole stack
+            stacks = [dataclasses.replace(one, whole=one.whole or one.stack[0] == 0) for one in stacks]
         found.append(
             {
                 "stacks": [
@@ -197,6 +200,15 @@ def _times(runs: StackRuns, check: Check) -> list[Json]:
         )
         before = stacks
     return found
+
+
+def _has_bottom_once(weights: TransitionWeights) -> bool:
+    """Return whether no transition writes the bottom symbol above the bottom."""
+    written = (
+        weights.push[..., 0].max(initial=-math.inf),
+        weights.replace[:, :, 1:, :, 0].max(initial=-math.inf),
+    )
+    return max(written) == -math.inf
 
 
 def _graph(runs: StackRuns) -> Json:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ndstack import zoo
+from ndstack.analysis.explorer.about import describe
 from ndstack.analysis.explorer.answer import Json, answer
 from ndstack.analysis.explorer.requests import RequestQueue
 from ndstack.analysis.explorer.tour import STEPS, as_json
@@ -30,6 +31,8 @@ LONGEST = 200
 """The largest number of symbols in a string."""
 REMEMBERED = 32
 """The number of answers that are kept."""
+EXAMPLE_STRINGS = 2
+"""The number of strings of its language that the page offers for a training run."""
 MOST_WORK = 1e9
 """The largest number of terms of Lang's recurrence for one string, which take two to three seconds."""
 
@@ -88,6 +91,8 @@ class Catalogue:
         self._given = len(self._open)
         self._names = {_short(name): name for name in zoo.names()} | {name: name for name in EXAMPLES}
         self._lazy = [name for name in self._names if examples and name not in self._open]
+        self._order = [*self._open, *self._lazy]
+        self._descriptions: dict[str, Json] = {}
 
     def _add(self, source: Source) -> None:
         words = re.findall(r"[A-Za-z0-9+._-]+", Path(source.name).stem if source.run is None else source.name)
@@ -99,7 +104,7 @@ class Catalogue:
 
     def identifiers(self) -> list[str]:
         """Return the identifiers of all models: the given ones, then the zoo, then the automata."""
-        return [*self._open, *(name for name in self._lazy if name not in self._open)]
+        return list(self._order)
 
     def source(self, identifier: str) -> Source:
         """Return the model with this identifier; an unknown identifier is an error."""
@@ -123,15 +128,15 @@ class Catalogue:
         return {"first": there and not self._given, "steps": as_json() if there else []}
 
     def describe(self, identifier: str) -> Json:
-        """Return what the page needs to know about a model."""
-        source = self.source(identifier)
-        return {
-            "id": identifier,
-            "label": source.label,
-            "alphabet": list(source.alphabet),
-            "longest": longest(source),
-            "examples": list(_PICTURED.get(identifier, ())) if source.run is None else [],
-        }
+        """Return what the page needs to know about a model, with examples of the lengths of its training."""
+        if identifier not in self._descriptions:
+            source = self.source(identifier)
+            examples = list(_PICTURED.get(identifier, ())) if identifier in self._lazy else []
+            known = source.language is not None or source.transduction is not None
+            if source.run is not None and known:
+                examples = [self.sample(identifier, None, seed) for seed in range(EXAMPLE_STRINGS)]
+            self._descriptions[identifier] = describe(source, longest(source), examples)
+        return self._descriptions[identifier]
 
     def look(self, identifier: str, text: str, page: str | None = None, number: int | None = None) -> Json:
         """Return the answer about one string; see `ndstack.analysis.explorer.answer`.

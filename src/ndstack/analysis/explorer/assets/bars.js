@@ -4,7 +4,7 @@
 function drawNext(box, view, time) {
   const row = view.first === null ? -1 : time - view.first;
   if (!view.predictions || row < 0) {
-    const text = view.predictions ? view.notes.before || "Nothing is predicted before the first step." : verdict(view);
+    const text = view.predictions ? view.notes.before || "Nothing is predicted before the first step." : view.accepted ? "It accepts this string." : "It rejects this string.";
     box.replaceChildren(html("p", { class: "note" }, text));
     return;
   }
@@ -31,8 +31,9 @@ function drawNext(box, view, time) {
     drawing.append(nextBar(left, y + 3, room, model[output], "positive", tip));
     if (truth) drawing.append(nextBar(left, y + 16, room, truth[output], "truth", tip));
   });
-  const legend = html("div", { class: "legend" }, html("span", {}, html("i", { class: "push" }), "model"));
-  if (truth) legend.append(html("span", {}, html("i", { class: "pop" }), "language"));
+  const legend = html("div", { class: "legend" }, html("span", {}, html("i", { class: "positive" }), "model"));
+  if (truth) legend.append(html("span", {}, html("i", { class: "truth" }), "language"));
+  legend.append(html("span", {}, `${view.outputs.at(-1)}: the string ${view.decides ? "is in the language" : "ends here"}`));
   if (model.length > most) legend.append(html("span", {}, `the ${most} most probable of ${model.length}`));
   box.replaceChildren(drawing, legend);
 }
@@ -51,19 +52,6 @@ function nextBar(x, y, room, p, kind, tip) {
     svg("rect", { x, y, width: room, height: 11, rx: 3, class: "cell" }),
     svg("rect", { x, y, width: Math.max(p > 0 ? 1 : 0, room * p), height: 11, rx: 3, class: kind }),
     svg("text", { x: x + room + 8, y: y + 9.5, class: "small" }, number(p)));
-}
-
-function verdict(view) {
-  if (view.written !== null) return `It writes ${view.written || "nothing"}${marked(view)}.`;
-  if (view.accepted === null) return "";
-  const sure = view.decides ? `: the probability that it is in the language is ${number(view.predictions.at(-1).at(-1))}.` : ".";
-  return `It ${view.accepted ? "accepts" : "rejects"} this string${sure}`;
-}
-
-/** Whether what was written is correct, if that is known. */
-function marked(view) {
-  if (view.expected === null) return "";
-  return view.expected === view.written ? ", which is correct" : `; correct is ${view.expected || "nothing"}`;
 }
 
 function inWords(view, model, truth) {
