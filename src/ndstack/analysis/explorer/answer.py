@@ -208,7 +208,7 @@ def _has_bottom_once(weights: TransitionWeights) -> bool:
         weights.push[..., 0].max(initial=-math.inf),
         weights.replace[:, :, 1:, :, 0].max(initial=-math.inf),
     )
-    return max(written) == -math.inf
+    return bool(max(written) == -math.inf)
 
 
 def _graph(runs: StackRuns) -> Json:
