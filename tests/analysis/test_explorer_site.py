@@ -65,6 +65,7 @@ def test_the_tour_has_six_steps_that_the_models_can_show(catalogue):
         assert 0 <= step.t <= len(view["inputs"])
         assert len(step.text.split("**")) % 2 == 1
         assert view["accepted"]
+    assert "rns-2-3-on-unmarked-reversal" in catalogue.identifiers()  # the last step names it
     assert catalogue.tour()["first"]
     assert Catalogue(examples=False).tour() == {"first": False, "steps": []}
 
