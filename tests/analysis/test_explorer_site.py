@@ -11,6 +11,7 @@ from ndstack.analysis.explorer.export import ALL, export
 from ndstack.analysis.explorer.tour import STEPS
 from ndstack.cli.analysis import explore
 from ndstack.errors import NdstackError
+from ndstack.nn.proofs.recognition import Recognizer
 from tests.analysis.browser import Browser, find_browser
 
 
@@ -86,6 +87,8 @@ def test_the_tour_tells_the_truth_about_the_middle(catalogue):
     assert automaton["runs"][0]["probability"] == 1
     odd = catalogue.look(step.model, "aba")["stacks"][0]["automaton"]["posterior"]
     assert [row.index(max(row)) for row in odd] == [0, 1, 2]
+    assert "compiled from a grammar" in STEPS[0].text
+    assert isinstance(catalogue.source(STEPS[0].model).model, Recognizer)
 
 
 def test_the_site_has_the_answers_of_the_server(catalogue, site):

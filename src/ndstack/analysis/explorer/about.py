@@ -5,6 +5,7 @@ import numpy as np
 from ndstack.analysis.source import EXAMPLES, Source
 from ndstack.analysis.trace import Trace
 from ndstack.automata import BOTTOM
+from ndstack.grammars.grammar import Word
 from ndstack.nn.proofs.recognition import Recognizer
 from ndstack.stacks import Nondeterministic, Stratification, Superposition
 
@@ -77,10 +78,35 @@ def _network(source: Source) -> list[str]:
             found.append(f"Its stack is a superposition stack of vectors of size {sizes}.")
         elif isinstance(module, Stratification):
             found.append(f"Its stack is a stratification stack of vectors of size {module.size}.")
-    if source.run is not None and source.language is not None:
+    found = list(dict.fromkeys(found))  # an encoder and a decoder have the same
+    if source.run is not None and (source.language is not None or source.transduction is not None):
         low, high = source.lengths
         found.append(f"It was trained on strings of {low} to {high} symbols.")
     return found
+
+
+def string_note(source: Source, trace: Trace) -> str:
+    """Return a sentence about what a network makes of a string: its output, decision or probability."""
+    assert trace.predictions is not None
+    if trace.written is not None:
+        written, expected = shown_output(trace.written), source.expected(trace.word)
+        if expected is None:
+            return f"It writes {written}."
+        correct = shown_output(expected)
+        return f"It writes {written}" + (
+            ", which is correct." if written == correct else f"; correct is {correct}."
+        )
+    if trace.decides:
+        return (
+            f"It {'accepts' if trace.accepted else 'rejects'} this string: the probability that it is in the "
+            f"language is {trace.predictions[-1, -1]:.3g}."
+        )
+    return probability_note(source, trace)
+
+
+def shown_output(word: Word) -> str:
+    """Return the output of a transducer as it is shown."""
+    return ("" if all(len(symbol) == 1 for symbol in word) else " ").join(word) or "nothing"
 
 
 def probability_note(source: Source, trace: Trace) -> str:

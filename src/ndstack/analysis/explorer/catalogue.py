@@ -16,13 +16,16 @@ from ndstack.analysis.explorer.answer import Json, answer
 from ndstack.analysis.explorer.requests import RequestQueue
 from ndstack.analysis.explorer.tour import STEPS, as_json
 from ndstack.analysis.source import EXAMPLES, Source, open_source
+from ndstack.analysis.trace import longest_output
 from ndstack.errors import NdstackError
 from ndstack.grammars import CFG, read_grammar
 from ndstack.nn.language_models.generation import sample
 from ndstack.nn.language_models.language_model import LanguageModel
 from ndstack.nn.proofs.examples import SENTENCE
 from ndstack.nn.proofs.recognition import Recognizer
+from ndstack.nn.transducers.transducer import Transducer
 from ndstack.stacks import Nondeterministic
+from ndstack.transductions.transduction import choose_many
 
 LONGEST = 200
 """The largest number of symbols in a string."""
@@ -129,7 +132,8 @@ class Catalogue:
         if identifier not in self._descriptions:
             source = self.source(identifier)
             examples = list(_PICTURED.get(identifier, ())) if identifier in self._lazy else []
-            if source.run is not None and source.language is not None:
+            known = source.language is not None or source.transduction is not None
+            if source.run is not None and known:
                 examples = [self.sample(identifier, None, seed) for seed in range(EXAMPLE_STRINGS)]
             self._descriptions[identifier] = describe(source, longest(source), examples)
         return self._descriptions[identifier]
@@ -183,6 +187,8 @@ class Catalogue:
         if isinstance(source.model, LanguageModel):
             with self._locks[identifier]:
                 return source.join(tuple(sample(source.model, [()], wanted, seed=seed)[0].word))
+        if isinstance(source.model, Transducer):
+            return source.join(_sample_input(source, wanted, most, rng))
         raise NdstackError(f"there is no language to sample from for {identifier}; type a string")
 
     def warm_up(self) -> None:
@@ -192,6 +198,17 @@ class Catalogue:
             self.look(identifier, self.sample(identifier, 4, 0))
 
 
+def _sample_input(source: Source, wanted: int, most: int, rng: np.random.Generator) -> tuple[str, ...]:
+    """Return an input of a transduction or, if that is unknown, random symbols."""
+    if source.transduction is None:
+        return choose_many(source.alphabet, wanted, rng)
+    lengths = source.transduction.lengths(0, most)
+    if not lengths:
+        raise NdstackError(f"{source.transduction.name} has no inputs of length up to {most}")
+    nearest = min(lengths, key=lambda n: (abs(n - wanted), n))
+    return tuple(source.transduction.sample(nearest, rng).source)
+
+
 def longest(source: Source) -> int:
     """Return the largest number of symbols in a string for which an answer does not take too long."""
     most = LONGEST
@@ -199,4 +216,6 @@ def longest(source: Source) -> int:
         if isinstance(module, Nondeterministic):
             K = module.states * module.symbols
             most = min(most, int((6 * MOST_WORK * module.symbols / K**3) ** (1 / 3)))
+    if isinstance(source.model, Transducer):
+        return max(1, (most - longest_output(0)) // 3)  # the output is read, too
     return min(most, source.model.longest) if isinstance(source.model, Recognizer) else most

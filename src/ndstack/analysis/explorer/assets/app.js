@@ -71,18 +71,25 @@ function stopComputing() {
   source.stop();
 }
 
+/** Take the tape of the chosen stack: an encoder and a decoder read different strings. */
+function takeTape() {
+  const { inputs, first } = stackNow() || view;
+  Object.assign(view, { inputs, first });
+  $("slider").max = inputs.length;
+  return inputs.length;
+}
+
 function present(found, place) {
-  view = found;
+  view = { ...found };
   $("main").classList.remove("stale");
   $("stale").textContent = "";
-  const steps = view.inputs.length;
   state.stack = clamp(place.stack || 0, 0, Math.max(0, view.stacks.length - 1));
+  const steps = takeTape();
   state.t = clamp(place.t === undefined ? steps : place.t, 0, steps);
   state.run = 0;
   const runs = stackNow() && stackNow().automaton ? stackNow().automaton.runs.length : 0;
   state.run = clamp(place.run || 0, 0, Math.max(0, runs - 1));
   $("main").hidden = false;
-  $("slider").max = steps;
   $("stack").replaceChildren(...view.stacks.map((stack, i) => html("option", { value: i }, `${stack.where}: ${stack.kind}`)));
   $("stack").value = state.stack;
   $("stack-label").hidden = view.stacks.length < 2;
@@ -177,6 +184,7 @@ function show() {
       ? `A ${stackNow().kind} stack is one stack of blended vectors; the attention shows what is on its top.`
       : "This model has no stack."));
   }
+  $("next-title").textContent = nextTitle(view);
   $("next-note").textContent = nextNote(view, t);
   drawNext($("next"), view, t);
   if (tree) tree.show(t);
@@ -314,7 +322,13 @@ function listen() {
   $("end").addEventListener("click", () => go(view.inputs.length));
   $("play").addEventListener("click", () => play());
   $("fit").addEventListener("click", () => { state.fit = $("fit").textContent === "Fit to width"; draw(); });
-  $("stack").addEventListener("change", () => { state.stack = Number($("stack").value); state.run = 0; draw(); });
+  $("stack").addEventListener("change", () => {
+    state.stack = Number($("stack").value);
+    state.run = 0;
+    const before = view.inputs, steps = takeTape();
+    if (view.inputs.join() !== before.join()) state.t = steps;
+    draw();
+  });
   $("run").addEventListener("change", () => { state.run = Number($("run").value); draw(); });
   document.addEventListener("keydown", keys);
   addEventListener("hashchange", () => { if (!saved && (fromHash().model || fromHash().tour)) follow(); });

@@ -2,14 +2,14 @@
 // What the model expects next, beside what the language says.
 
 function drawNext(box, view, time) {
-  const row = time - view.first;
+  const row = view.first === null ? -1 : time - view.first;
   if (!view.predictions || row < 0) {
-    const text = view.predictions ? "Nothing is predicted before the first step." : view.accepted ? "It accepts this string." : "It rejects this string.";
+    const text = view.predictions ? view.notes.before || "Nothing is predicted before the first step." : view.accepted ? "It accepts this string." : "It rejects this string.";
     box.replaceChildren(html("p", { class: "note" }, text));
     return;
   }
   const model = view.predictions[row];
-  const truth = view.truth && view.truth[row].some((p) => p > 0) ? view.truth[row] : null;
+  const truth = view.truth && (view.decides || view.truth[row].some((p) => p > 0)) ? view.truth[row] : null;
   const order = model.map((_, place) => place);
   const most = 14;
   if (order.length > most) {
@@ -33,15 +33,17 @@ function drawNext(box, view, time) {
   });
   const legend = html("div", { class: "legend" }, html("span", {}, html("i", { class: "positive" }), "model"));
   if (truth) legend.append(html("span", {}, html("i", { class: "truth" }), "language"));
-  legend.append(html("span", {}, `${view.outputs.at(-1)}: the string ends here`));
+  legend.append(html("span", {}, `${view.outputs.at(-1)}: the string ${view.decides ? "is in the language" : "ends here"}`));
   if (model.length > most) legend.append(html("span", {}, `the ${most} most probable of ${model.length}`));
   box.replaceChildren(drawing, legend);
 }
 
+const nextTitle = (view) => (view.decides ? "Decision" : view.written === null ? "Next symbol" : "Next symbol of the output");
+
 /** What to say above the bars. */
 function nextNote(view, time) {
   const row = time - view.first;
-  const nowhere = view.truth && row >= 0 && !view.truth[row].some((p) => p > 0);
+  const nowhere = view.truth && !view.decides && row >= 0 && !view.truth[row].some((p) => p > 0);
   return nowhere ? view.notes.nowhere : view.notes.next || "";
 }
 

@@ -3,7 +3,7 @@
 
 /** Whether a recogniser accepts the string and, if not, why. */
 function verdict(view, automaton) {
-  if (view.accepted === null) return "";
+  if (view.accepted === null || view.decides) return ""; // decisions are in the notes, with their probability
   if (view.accepted) return "It accepts this string.";
   if (!automaton || !automaton.accept) return "It rejects this string.";
   if (automaton.accepting) return "It rejects this string: not every grammar of the intersection has a run that accepts it.";
