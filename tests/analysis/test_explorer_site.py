@@ -11,6 +11,7 @@ from ndstack.analysis.explorer.export import ALL, export
 from ndstack.analysis.explorer.tour import STEPS
 from ndstack.cli.analysis import explore
 from ndstack.errors import NdstackError
+from ndstack.nn.proofs.recognition import Recognizer
 from tests.analysis.browser import Browser, find_browser
 
 
@@ -64,6 +65,7 @@ def test_the_tour_has_six_steps_that_the_models_can_show(catalogue):
         assert 0 <= step.t <= len(view["inputs"])
         assert len(step.text.split("**")) % 2 == 1
         assert view["accepted"]
+    assert "rns-2-3-on-unmarked-reversal" in catalogue.identifiers()  # the last step names it
     assert catalogue.tour()["first"]
     assert Catalogue(examples=False).tour() == {"first": False, "steps": []}
 
@@ -85,6 +87,8 @@ def test_the_tour_tells_the_truth_about_the_middle(catalogue):
     assert automaton["runs"][0]["probability"] == 1
     odd = catalogue.look(step.model, "aba")["stacks"][0]["automaton"]["posterior"]
     assert [row.index(max(row)) for row in odd] == [0, 1, 2]
+    assert "compiled from a grammar" in STEPS[0].text
+    assert isinstance(catalogue.source(STEPS[0].model).model, Recognizer)
 
 
 def test_the_site_has_the_answers_of_the_server(catalogue, site):

@@ -204,11 +204,8 @@ def _times(runs: StackRuns, check: Check) -> list[Json]:
 
 def _has_bottom_once(weights: TransitionWeights) -> bool:
     """Return whether no transition writes the bottom symbol above the bottom."""
-    written = (
-        weights.push[..., 0].max(initial=-math.inf),
-        weights.replace[:, :, 1:, :, 0].max(initial=-math.inf),
-    )
-    return bool(max(written) == -math.inf)
+    above = (weights.push[..., 0], weights.replace[:, :, 1:, :, 0])
+    return not any(np.isfinite(part).any() for part in above)
 
 
 def _graph(runs: StackRuns) -> Json:

@@ -105,10 +105,11 @@ STEPS = (
         "Try your own",
         "Type a string of a and b, and move the slider or press the arrow keys. Is the middle found, and "
         "what happens if the string is not a palindrome? Then choose another **Model**: networks that "
-        "have learned their language from examples, and grammars that were compiled into networks, such "
-        "as english with its ambiguous sentence. The other cards show **Attention** (who pushed what is "
-        "on top), **Weights** (what the network offers), **Readings** (what it sees), the **Stack WFA** "
-        "(all stacks in one graph) and **Next symbol** (what a trained network expects). Hovering shows "
+        "have learned their language from examples, such as rns-2-3-on-unmarked-reversal, which has "
+        "learned to find the middle, and grammars that were compiled into networks, such as english with "
+        "its ambiguous sentence. The other cards show **Attention** (who pushed what is on top), "
+        "**Weights** (what the network offers), **Readings** (what it sees), the **Stack WFA** (all "
+        "stacks in one graph) and **Next symbol** (what a trained network expects). Hovering shows "
         "numbers.",
         PALINDROMES,
         "aabbaa",

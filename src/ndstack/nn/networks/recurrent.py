@@ -145,7 +145,7 @@ class Recurrent(Backbone):
         if torch.compiler.is_dynamo_compiling() and (
             lengths is not None or (self.stack is not None and not traceable(state))
         ):
-            return untraced(self.forward, x, state, lengths)
+            return untraced()(self.forward, x, state, lengths)
         if lengths is None and not isinstance(state, RaggedState):
             return self._read(x, state)
         return self.read_padded(x, state, lengths)

@@ -204,7 +204,9 @@ class StackRNN(Recurrent):
         if torch.compiler.is_dynamo_compiling() and (
             lengths is not None or (self.stack is not None and not traceable(state))
         ):
-            return untraced(self.forward, x, state, lengths)  # at once, so that it is one break in the graph
+            return untraced()(
+                self.forward, x, state, lengths
+            )  # at once, so that it is one break in the graph
         if isinstance(x, PackedSequence):
             if lengths is not None:
                 raise NdstackError(
