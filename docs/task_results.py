@@ -89,10 +89,11 @@ class Tasks:
 
 
 def _beside(runs: Sequence[Finished]) -> str:
-    """The score on the test lengths and the accuracy at validation of the best run."""
-    if not runs:
+    """The score on the test lengths and the accuracy at validation of the best run that is complete."""
+    complete = [one for one in runs if one.record.test_accuracy is not None]
+    if not complete:
         return "-"
-    record = min(runs, key=lambda one: one.score).record
-    tested = "-" if record.test_accuracy is None else f"{100 * record.test_accuracy:.1f}"
-    known = "-" if record.accuracy is None else f"{100 * record.accuracy:.1f}"
-    return f"{tested} ({known})"
+    record = min(complete, key=lambda one: one.score).record
+    assert record.test_accuracy is not None
+    assert record.accuracy is not None
+    return f"{100 * record.test_accuracy:.1f} ({100 * record.accuracy:.1f})"

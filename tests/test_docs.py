@@ -100,7 +100,7 @@ def test_pictures_are_what_the_code_draws(tmp_path, monkeypatch):
     assert kept_in("pictures", "*.svg") == written_by("pictures", tmp_path, monkeypatch)
 
 
-def test_the_numbers_of_the_results_are_what_the_tables_say(monkeypatch):
+def test_the_numbers_of_the_results_are_what_the_tables_say(monkeypatch, tmp_path):
     """If not: `python docs/results.py`."""
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     made = importlib.import_module("results")
@@ -112,6 +112,9 @@ def test_the_numbers_of_the_results_are_what_the_tables_say(monkeypatch):
         text = (ROOT / "docs" / name).read_text(encoding="utf-8")
         assert made.fill(text, tasks) == text
         assert text.count("<!-- made: ") > 1
+    tasks.draw(tmp_path)
+    drawn = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
+    assert kept_in("results", "*-short.svg") == drawn
 
 
 @functools.cache
