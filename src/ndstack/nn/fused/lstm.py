@@ -218,6 +218,24 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
     devices cell and stack take turns, and whether the format was enough is looked at once, in the end.
     """
 
+    def step(
+        self,
+        stack: Stack[NondeterministicState],
+        gates: Tensor,
+        weights: LSTMWeights,
+        lstm_state: LSTMState,
+        state: NondeterministicState,
+    ) -> tuple[LSTMState, NondeterministicState]:
+        """Make one step."""
+        assert isinstance(stack, Nondeterministic)
+        chart = None if stack.normalized else stack.steps_alone(state, gates)
+        if chart is None:
+            return super().step(stack, gates, weights, lstm_state, state)
+        done = fused.nondeterministic_step.step(chart, gates, weights, lstm_state, state.reading)
+        if not done.all_trusted:
+            return super().step(stack, gates, weights, lstm_state, state)
+        return (done.hidden, done.cell), state.after_one(done.reading, done.actions, done.chart)
+
     def run(
         self,
         stack: Stack[NondeterministicState],

@@ -16,6 +16,8 @@ import collections
 import math
 import os
 import weakref
+from array import array as array_of_numbers
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -108,6 +110,17 @@ def written(tensor: Tensor, dtype: torch.dtype, *shape: int) -> Array:
 def same_memory(one: Tensor, other: Tensor) -> bool:
     """Return whether two tensors share their memory; those without memory, on meta, share none."""
     return not one.is_meta and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
+def same_places(tensors: Sequence[Tensor], places: Sequence[int]) -> bool:
+    """Return whether the numbers of these tensors are still at the addresses that they had before."""
+    return [tensor.data_ptr() for tensor in tensors] == places
+
+
+def of_numbers(numbers: Sequence[int]) -> tuple[object, int]:
+    """Return whole numbers as a table for compiled code, to be kept while it is used, and its address."""
+    table = array_of_numbers("q", numbers)
+    return table, table.buffer_info()[0]
 
 
 def of_table(numbers: Array) -> int:

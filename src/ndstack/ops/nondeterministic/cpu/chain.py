@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import math
 import threading
+import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +25,7 @@ from ndstack.errors import NdstackError
 from ndstack.ops.nondeterministic.cpu.tables import CHART, AdjointTable, as_array
 from ndstack.ops.nondeterministic.store import Store
 from ndstack.ops.runtime import torch_internals
-from ndstack.ops.runtime.addresses import KIND, address, array, of_table, zeros
+from ndstack.ops.runtime.addresses import KIND, address, array, of_table, same_places, zeros
 from ndstack.ops.runtime.autograd import Context, Operation, refuse_second_derivatives
 from ndstack.ops.runtime.lazy import LazyModule
 
@@ -42,6 +44,7 @@ class BackwardPass:
             ends].
         invalid: [B], sequences all of whose derivatives from here on down are nan (see `invalid_sequences`).
         at: the address of an `AdjointTable`; 0 before the first step.
+        about_weights: what steps have left for the steps before them to say about a controller's weights.
     """
 
     def __init__(self, chain: Chain, number: int) -> None:
@@ -50,6 +53,7 @@ class BackwardPass:
         self.columns = zeros(chain.dtype, chain.batch, at.size)
         self.alpha = zeros(chain.dtype, chain.batch, at.ends)
         self.invalid = np.zeros(chain.batch, np.uint8)
+        self.about_weights: list[tuple[Tensor, ...]] = []
         self._to_invalidate: list[tuple[int, npt.NDArray[np.uint8]]] = []
 
     def begin_at(self, end: int) -> None:
@@ -118,12 +122,13 @@ class Chain:
         self.kind = KIND[self.dtype]
         self._passes: dict[int, BackwardPass] = {}
         self._flags, self._used, self._flags_at = np.zeros((0, self.batch), np.uint8), 0, 0
+        self._driven: tuple[int, list[weakref.ref[Tensor]], list[object]] = (-1, [], [])
         self.hold(store)
 
     def hold(self, store: Store) -> None:
         """From now on, the charts are here; all that they hold has been copied."""
         self.store = store
-        self._table = as_array(store.table())
+        self._table, self._places = as_array(store.table()), store.addresses()
         self._table_at = of_table(self._table)
 
     def reach(self, start: int, steps: int) -> int:
@@ -131,11 +136,25 @@ class Chain:
 
         The memory of a tensor can be moved behind the back of its owner (`Tensor.share_memory_`).
         """
-        times = self.store.layout.times
+        times, tensors = self.store.layout.times, self.store.tensors
         if start < 0 or start + steps >= times:
             raise NdstackError(f"a chart of {times} times given to step {start + steps}")
-        self._table[CHART.columns :] = self.store.addresses()
+        if not same_places(tensors, self._places):
+            self._places = self.store.addresses()
+            self._table[CHART.columns :] = self._places
         return self._table_at
+
+    def drives_again(self, time: int, weights: Sequence[Tensor]) -> bool:
+        """Whether the step of the chain that ended at this time had these weights of a controller, too.
+
+        It had, if they are the same tensors, not changed since, and with derivatives or without, as before.
+        """
+        before, known, properties = self._driven
+        new: list[object] = [(tensor._version, tensor.requires_grad) for tensor in weights]
+        same = properties == new and all(ref() is own for ref, own in zip(known, weights, strict=True))
+        refs = known if same else [weakref.ref(tensor) for tensor in weights]
+        self._driven = time + 1, refs, new
+        return same and before == time
 
     def flags(self) -> tuple[npt.NDArray[np.uint8], int]:
         """A new array of one flag per sequence, and its address; from a block, which is quicker."""

@@ -15,6 +15,7 @@ import math
 
 import numpy as np
 
+from ndstack.ops.lstm.addressed_loops import drive, drive_backward, layers_at
 from ndstack.ops.nondeterministic.cpu.backward import Adjoint, Later, backward_step, gather
 from ndstack.ops.nondeterministic.cpu.forward import (
     Past,
@@ -117,13 +118,16 @@ def later_at(at, b, shape, kind):
 
 
 @entry
-def forward(kind, at, lost_at, lo, hi, start, steps, actions_at, reading_at, attention_at, ok_at, limit):
+def forward(
+    kind, at, lost_at, lo, hi, start, steps, net, actions_at, reading_at, attention_at, ok_at, limit
+):  # fmt: skip
     """Sequences lo .. hi - 1 of a batch, from the charts of time `start` on.
 
     Args:
         kind: a number of the charts' dtype.
         at, lost_at: the charts.
-        actions_at: [B, n, A], log weights.
+        net: the address of a `ControllerTable`, whose controls are the log weights of one step; or 0.
+        actions_at: [B, n, A], log weights; to be written if there is a controller.
         reading_at: [B, n, K], to be written.
         attention_at: [B, n, K, start + n + 1], zeros, to be written; or 0.
         ok_at: [B], `UNTRUSTED`, `TRUSTED` or `INVALID`; to be written.
@@ -134,7 +138,10 @@ def forward(kind, at, lost_at, lo, hi, start, steps, actions_at, reading_at, att
     shape = shape_at(at)
     work = make_work(shape, start + steps + 1, numbers(reading_at, 1, kind))
     ok, trusted = numbers(ok_at, hi, np.uint8(0)), True
+    layers = layers_at(net, kind)
     for b in range(lo, hi):
+        if net != 0:
+            drive(net, b, layers, actions_at, kind)
         ok[b] = _forward(
             kind, at, lost_at, b, start, steps, actions_at, reading_at, attention_at, limit, shape, work
         )
@@ -183,7 +190,7 @@ def _forward(
 
 @entry
 def backward(
-    kind, at, adjoint, lo, hi, start, steps, actions_at, reading_at, attention_at,
+    kind, at, adjoint, lo, hi, start, steps, net, actions_at, reading_at, attention_at,
     grad_reading_at, grad_attention_at, grads_at, ok_at,
 ):  # fmt: skip
     """The gradient of `forward`, after that of all later steps of the same charts.
@@ -193,6 +200,7 @@ def backward(
             sequence that is invalid, or gets derivatives that are not finite, is so for all earlier steps.
         grad_reading_at, grad_attention_at: like the outputs; or 0.
         grads_at: like the actions, to be written.
+        net: as before; with a controller, its derivatives are written, too.
     """
     shape, table = shape_at(at), adjoint_table(adjoint)
     work = make_work(shape, table[ADJOINT.end] + 1, numbers(reading_at, 1, kind))
@@ -200,18 +208,21 @@ def backward(
     K = shape.states * shape.symbols
     room = work, np.zeros(K), np.zeros((0, 0), work.wpop.dtype), np.zeros(K, work.wpop.dtype)
     given = reading_at, attention_at, grad_reading_at, grad_attention_at
+    layers = layers_at(net, kind)
     for b in range(lo, hi):
         size = steps * K * (2 * K + shape.states)
         grads = numbers(grads_at + b * size * width_of(kind), size, kind)
         if ok[b] == UNTRUSTED:
             fill(grads, 0, size, 0)
-            continue
+            continue  # whoever has a controller does not use such results
         if ok[b] == INVALID or _out_of_bounds(kind, b, start, steps, K, grad_reading_at, grad_attention_at):
             invalid[b] = 1
         if invalid[b]:
             fill(grads, 0, size, math.nan)
         else:
             _backward(kind, at, adjoint, b, start, steps, actions_at, given, grads_at, shape, room)
+        if net != 0:
+            drive_backward(net, b, layers, grads_at, kind)
 
 
 @maker
