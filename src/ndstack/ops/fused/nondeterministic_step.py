@@ -16,9 +16,15 @@ from torch import Tensor
 from ndstack.ops.lstm.tables import ControllerTable
 from ndstack.ops.lstm.weights import LSTMWeights, weight_gradients_of_steps
 from ndstack.ops.nondeterministic.chart import Chart
-from ndstack.ops.nondeterministic.cpu.chain import Chain
 from ndstack.ops.nondeterministic.cpu.steps import StepCall, begin_steps
-from ndstack.ops.runtime.addresses import address, empty_with_address, of_numbers, optional, rows
+from ndstack.ops.runtime.addresses import (
+    address,
+    empty_with_address,
+    known_addresses,
+    of_numbers,
+    optional,
+    rows,
+)
 from ndstack.ops.runtime.autograd import (
     Context,
     Gradients,
@@ -62,36 +68,8 @@ def step(
     given = (gates, reading, *lstm_state, *weights)
     differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
     token, call = begin_steps(chart, 1, differentiable)
-    call.passes_on = call.chain.drives_again(call.start, weights)
     hidden, cell, shown, actions, token = _Step.apply(call, token, *given)
     return Step(hidden, cell, shown, actions, call.all_trusted, call.chart_after(token))
-
-
-def _table(
-    chain: Chain,
-    added: tuple[int, int],
-    state: tuple[Tensor, Tensor, Tensor],
-    layers: tuple[Tensor, Tensor, Tensor],
-    units: int,
-    *rest: int,
-) -> ControllerTable:
-    """What compiled code is told.
-
-    Args:
-        added: address and stride of what the input contributes to the gates.
-        state: reading, hidden state and memory before the step; contiguous.
-        layers: the matrices of the controller, with contiguous rows.
-        rest: the addresses that follow in the table.
-    """
-    dtype, batch, at = chain.dtype, chain.batch, chain.store.layout
-    reading, hidden, memory = state
-    sizes = (4 * units, at.kinds), (4 * units, units), (at.actions, units)
-    places = [rows(layer, dtype, *size) for layer, size in zip(layers, sizes, strict=True)]
-    return ControllerTable(
-        units, at.kinds, at.actions, added[1], *[stride for _, stride in places], added[0],
-        address(reading, dtype, batch, at.kinds), address(hidden, dtype, batch, units),
-        address(memory, dtype, batch, units), *[place for place, _ in places], *rest,
-    )  # fmt: skip
 
 
 class _Step(Operation):
@@ -109,25 +87,31 @@ class _Step(Operation):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         chain = call.chain
         dtype, batch, units, at = chain.dtype, chain.batch, hidden.shape[1], chain.store.layout
-        state = reading.contiguous(), hidden.contiguous(), memory.contiguous()
-        by_reading, by_hidden, control, bias = weights
-        layers = contiguous_rows(by_reading), contiguous_rows(by_hidden), contiguous_rows(control)
-        bias = bias.contiguous()
+        kinds, controls = at.kinds, at.actions
+        added, reading, hidden, memory = (
+            contiguous_rows(added), reading.contiguous(), hidden.contiguous(), memory.contiguous()
+        )  # fmt: skip
+        layers = contiguous_rows(weights[0]), contiguous_rows(weights[1]), contiguous_rows(weights[2])
+        ctx.passes_on, places = chain.drive(call.start, (*layers, weights[3].contiguous()))
         gates, gates_at = empty_with_address(dtype, batch, 4 * units)
         new_memory, new_memory_at = empty_with_address(dtype, batch, units)
         new_hidden, new_hidden_at = empty_with_address(dtype, batch, units)
-        shown, shown_at = empty_with_address(dtype, batch, at.kinds)
-        actions, actions_at = empty_with_address(dtype, batch, at.actions)
+        shown, shown_at = empty_with_address(dtype, batch, kinds)
+        actions, actions_at = empty_with_address(dtype, batch, controls)
+        added_at, stride = rows(added, dtype, batch, 4 * units)
+        *layers_at, bias_at, first, second, third = places
+        sizes = units, kinds, controls, first, second, third, stride
         _kept, table_at = of_numbers(
-            _table(
-                chain, rows(contiguous_rows(added), dtype, batch, 4 * units), state, layers, units,
-                address(bias, dtype, at.actions), gates_at, new_memory_at, new_hidden_at,
+            ControllerTable(
+                *sizes, address(reading, dtype, batch, kinds), address(hidden, dtype, batch, units),
+                address(memory, dtype, batch, units), *layers_at, new_memory_at, new_hidden_at,
+                gates_at, bias_at, added_at, 0, 0, 0, 0, 0, 0, 0,
             )
         )  # fmt: skip
         call.forward(table_at, actions_at, shown_at)
-        ctx.call, ctx.gates = call, gates
+        ctx.call, ctx.gates, ctx.sizes = call, gates, sizes
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*state, *layers, new_memory, new_hidden, shown, actions)
+        ctx.save_for_backward(reading, hidden, memory, *layers, new_memory, shown, actions, new_hidden)
         return new_hidden, new_memory, shown, actions, token.new_empty(0)
 
     @staticmethod
@@ -135,36 +119,35 @@ class _Step(Operation):
     def backward(ctx: Context, *received: Tensor | None) -> Gradients:
         refuse_second_derivatives()
         call: StepCall = ctx.call
-        reading, hidden, memory, *layers, new_memory, new_hidden, shown, actions = ctx.saved_tensors
-        chain, gates = call.chain, ctx.gates
-        dtype, batch, units, at = chain.dtype, chain.batch, hidden.shape[1], chain.store.layout
+        saved = ctx.saved_tensors
+        reading, hidden, new_hidden = saved[0], saved[1], saved[-1]
+        chain, sizes = call.chain, ctx.sizes
+        dtype, batch, (units, kinds, controls) = chain.dtype, chain.batch, sizes[:3]
         by_hidden, by_memory, by_shown, by_actions = [
             None if grad is None else grad.contiguous() for grad in received[:4]
         ]
         grad_gates, grad_gates_at = empty_with_address(dtype, batch, 4 * units)
-        grad_controls, grad_controls_at = empty_with_address(dtype, batch, at.actions)
-        grad_reading, grad_reading_at = empty_with_address(dtype, batch, at.kinds)
+        grad_controls, grad_controls_at = empty_with_address(dtype, batch, controls)
+        grad_reading, grad_reading_at = empty_with_address(dtype, batch, kinds)
         grad_hidden, grad_hidden_at = empty_with_address(dtype, batch, units)
         grad_memory, grad_memory_at = empty_with_address(dtype, batch, units)
+        *places, shown_at, actions_at, new_hidden_at = known_addresses(saved)
         _kept, table_at = of_numbers(
-            _table(
-                chain, (0, 0), (reading, hidden, memory), tuple(layers), units, 0,
-                address(gates, dtype, batch, 4 * units), address(new_memory, dtype, batch, units), 0,
+            ControllerTable(
+                *sizes, *places, new_hidden_at, *known_addresses((ctx.gates,)), 0, 0,
                 optional(by_hidden, dtype, batch, units), optional(by_memory, dtype, batch, units),
-                optional(by_actions, dtype, batch, at.actions),
+                optional(by_actions, dtype, batch, controls),
                 grad_gates_at, grad_reading_at, grad_hidden_at, grad_memory_at,
             )
         )  # fmt: skip
-        current = call.backward(
-            table_at, address(actions, dtype, batch, at.actions), address(shown, dtype, batch, at.kinds), 0,
-            optional(by_shown, dtype, batch, at.kinds), 0, grad_controls_at,
-        )  # fmt: skip
-        grads = grad_gates, grad_reading, grad_hidden, grad_memory
+        grad_shown_at = optional(by_shown, dtype, batch, kinds)
+        current = call.backward(table_at, actions_at, shown_at, 0, grad_shown_at, 0, grad_controls_at)
+        grads = None, None, grad_gates, grad_reading, grad_hidden, grad_memory
         if not any(ctx.needs_input_grad[-4:]):
-            return None, None, *grads, None, None, None, None
+            return *grads, None, None, None, None
         current.about_weights.append((grad_gates, grad_controls, reading, hidden, new_hidden))
-        if call.passes_on:
-            return None, None, *grads, None, None, None, None
+        if ctx.passes_on:
+            return *grads, None, None, None, None
         by_weights = weight_gradients_of_steps(current.about_weights)
         current.about_weights.clear()
-        return None, None, *grads, *by_weights
+        return *grads, *by_weights

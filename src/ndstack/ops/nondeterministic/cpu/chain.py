@@ -10,10 +10,10 @@ Where a chain begins and ends, the chart is represented by ordinary tensors agai
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 import weakref
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +25,7 @@ from ndstack.errors import NdstackError
 from ndstack.ops.nondeterministic.cpu.tables import CHART, AdjointTable, as_array
 from ndstack.ops.nondeterministic.store import Store
 from ndstack.ops.runtime import torch_internals
-from ndstack.ops.runtime.addresses import KIND, address, array, of_table, same_places, zeros
+from ndstack.ops.runtime.addresses import KIND, address, array, empty, of_table, rows, same_places, zeros
 from ndstack.ops.runtime.autograd import Context, Operation, refuse_second_derivatives
 from ndstack.ops.runtime.lazy import LazyModule
 
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from ndstack.ops.nondeterministic.cpu import step_loops
 else:
     step_loops = LazyModule("ndstack.ops.nondeterministic.cpu.step_loops")
+
+
+Weights = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Of a controller: [4H, R], [4H, H], [C, H], with contiguous rows, and [C], contiguous."""
 
 
 class BackwardPass:
@@ -63,7 +67,8 @@ class BackwardPass:
         used = (end - chain.begin) * (back + at.kinds)
         wide = zeros(torch.float64, chain.batch, at.kinds**2)
         sizes = (at.kinds * at.states, back, used)
-        rooms = [zeros(chain.dtype, chain.batch, size) for size in sizes]
+        rooms = [zeros(chain.dtype, chain.batch, size) for size in sizes[:2]]
+        rooms.append(empty(chain.dtype, chain.batch, used))
         wpop, back_at, used_room = (
             address(room, chain.dtype, chain.batch, size) for room, size in zip(rooms, sizes, strict=True)
         )
@@ -102,9 +107,26 @@ class BackwardPass:
         Later charts count, too. Steps after the time of such a chart are no part of what was computed from
         it.
         """
-        for end, rows in self._to_invalidate:
+        for end, which in self._to_invalidate:
             if end >= time:
-                self.invalid |= rows
+                self.invalid |= which
+
+
+@dataclasses.dataclass(slots=True)
+class _Driven:
+    """The weights of the controller that the last step of a chain had.
+
+    Attributes:
+        tensors: which they were.
+        properties: version of each, and whether there are derivatives with respect to it.
+        places: their addresses, then the strides of the three matrices.
+        time: after the step.
+    """
+
+    tensors: list[weakref.ref[Tensor]]
+    properties: list[tuple[int, bool]]
+    places: list[int]
+    time: int = -1
 
 
 class Chain:
@@ -122,7 +144,7 @@ class Chain:
         self.kind = KIND[self.dtype]
         self._passes: dict[int, BackwardPass] = {}
         self._flags, self._used, self._flags_at = np.zeros((0, self.batch), np.uint8), 0, 0
-        self._driven: tuple[int, list[weakref.ref[Tensor]], list[object]] = (-1, [], [])
+        self._driven = _Driven([], [], [])
         self.hold(store)
 
     def hold(self, store: Store) -> None:
@@ -144,17 +166,29 @@ class Chain:
             self._table[CHART.columns :] = self._places
         return self._table_at
 
-    def drives_again(self, time: int, weights: Sequence[Tensor]) -> bool:
-        """Whether the step of the chain that ended at this time had these weights of a controller, too.
+    def drive(self, time: int, weights: Weights) -> tuple[bool, list[int]]:
+        """Take note of the weights of a controller at the step after this time.
 
-        It had, if they are the same tensors, not changed since, and with derivatives or without, as before.
+        Returns:
+            Whether the step before it had the same weights: the same tensors, not changed since, and with
+            derivatives or without, as before. And the addresses and strides of the three matrices and the
+            address of the bias.
         """
-        before, known, properties = self._driven
-        new: list[object] = [(tensor._version, tensor.requires_grad) for tensor in weights]
-        same = properties == new and all(ref() is own for ref, own in zip(known, weights, strict=True))
-        refs = known if same else [weakref.ref(tensor) for tensor in weights]
-        self._driven = time + 1, refs, new
-        return same and before == time
+        known, now = self._driven, [(tensor._version, tensor.requires_grad) for tensor in weights]
+        same = known.properties == now and same_places(weights, known.places[:4])
+        same = same and all(ref() is own for ref, own in zip(known.tensors, weights, strict=True))
+        if not same:
+            refs = [weakref.ref(tensor) for tensor in weights]
+            known = self._driven = _Driven(refs, now, self._places_of(weights))
+        again, known.time = same and known.time == time, time + 1
+        return again, known.places
+
+    def _places_of(self, weights: Weights) -> list[int]:
+        at, units = self.store.layout, weights[1].shape[1]
+        sizes = (4 * units, at.kinds), (4 * units, units), (at.actions, units)
+        found = [rows(layer, self.dtype, *size) for layer, size in zip(weights, sizes, strict=False)]
+        last = address(weights[3], self.dtype, at.actions)
+        return [*(place for place, _ in found), last, *(stride for _, stride in found)]
 
     def flags(self) -> tuple[npt.NDArray[np.uint8], int]:
         """A new array of one flag per sequence, and its address; from a block, which is quicker."""

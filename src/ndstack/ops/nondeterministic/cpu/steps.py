@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,17 +13,18 @@ from torch import Tensor
 
 from ndstack.ops.nondeterministic.chart import Chart
 from ndstack.ops.nondeterministic.cpu.chain import BackwardPass, Chain
-from ndstack.ops.nondeterministic.cpu.tables import UNTRUSTED
+from ndstack.ops.nondeterministic.cpu.tables import STEP, UNTRUSTED, StepTable
 from ndstack.ops.nondeterministic.precision_limits import LIMITS
-from ndstack.ops.runtime.addresses import address, empty, optional, zeros
+from ndstack.ops.runtime.addresses import address, empty, of_numbers, of_table, optional, zeros
 from ndstack.ops.runtime.autograd import Context, Operation, in_own_precision, refuse_second_derivatives
 from ndstack.ops.runtime.lazy import LazyModule
-from ndstack.ops.runtime.threads import share
 from ndstack.ops.runtime.tracing import refuse_transforms
 
 if TYPE_CHECKING:
     from ndstack.ops.nondeterministic.cpu import step_loops
+    from ndstack.ops.runtime import short_calls
 else:
+    short_calls = LazyModule("ndstack.ops.runtime.short_calls")
     step_loops = LazyModule("ndstack.ops.nondeterministic.cpu.step_loops")
 
 
@@ -61,12 +64,11 @@ class StepCall:
     Attributes:
         lost: of the charts, to be changed in place.
         flags, flags_at: what is said of each sequence (see `tables`), and its address.
-        passes_on: whether the step leaves what it says about a controller's weights to the step before it.
     """
 
     __slots__ = (
-        *("all_trusted", "attend", "chain", "flags", "flags_at", "limit", "lost", "passes_on", "start"),
-        *("steps", "store"),
+        *("all_trusted", "attend", "chain", "flags", "flags_at", "limit", "lost", "start", "steps"),
+        "store",
     )
 
     def __init__(
@@ -79,10 +81,10 @@ class StepCall:
             steps,
             attend,
         )
-        self.limit = LIMITS[chain.dtype] if limit is None else limit
+        self.limit = _limit(LIMITS[chain.dtype] if limit is None else limit)[1]
         self.lost = chart.lost.clone(memory_format=torch.contiguous_format)
         self.flags, self.flags_at = chain.flags()
-        self.all_trusted, self.passes_on = True, False
+        self.all_trusted = True
 
     def chart_after(self, token: Tensor) -> Chart:
         """The charts after the steps, which are represented by this token."""
@@ -91,37 +93,52 @@ class StepCall:
         return Chart(self.store, self.lost, time, (token,), self.chain)
 
     def forward(self, net: int, actions: int, reading: int, attention: int = 0) -> None:
-        """Make the steps, with what is at these addresses (see `step_loops.forward`)."""
-        chain, start, steps = self.chain, self.start, self.steps
-        at = chain.store.layout
-        table, lost = chain.reach(start, steps), address(self.lost, torch.float64, chain.batch, at.kinds + 1)
-        where = start, steps, net, actions, reading, attention, self.flags_at, self.limit
+        """Make the steps, with what is at these addresses (see `StepTable`)."""
+        self._call(step_loops.forward, 1, net, actions, reading, attention)
 
-        def work(lo: int, hi: int) -> None:
-            if not step_loops.forward(chain.kind, table, lost, lo, hi, *where):
-                self.all_trusted = False
-
-        share(chain.batch, work, at.cost(start, steps) * chain.batch)
-
-    def backward(self, *where: int) -> BackwardPass:
-        """Compute the derivatives from and to what is at these addresses (see `step_loops.backward`).
+    def backward(
+        self,
+        net: int,
+        actions: int,
+        reading: int,
+        attention: int,
+        grad_reading: int,
+        grad_attention: int,
+        grads: int,
+    ) -> BackwardPass:
+        """Compute the derivatives, with what is at these addresses.
 
         Returns:
             What has been left for earlier steps.
         """
-        chain, start, steps = self.chain, self.start, self.steps
-        at, table, current = chain.store.layout, chain.reach(start, steps), chain.current()
+        chain, end = self.chain, self.start + self.steps
+        current = chain.current()
         if not current.at:
-            current.begin_at(start + steps)
-        current.reach_back_to(start + steps)
-
-        def work(lo: int, hi: int) -> None:
-            step_loops.backward(chain.kind, table, current.at, lo, hi, start, steps, *where, self.flags_at)
-
-        share(chain.batch, work, 2 * at.cost(start, steps) * chain.batch)
-        if start == chain.begin and not chain.older:
+            current.begin_at(end)
+        current.reach_back_to(end)
+        given = net, actions, reading, attention, current.at, grad_reading, grad_attention, grads
+        self._call(step_loops.backward, 2, *given)
+        if self.start == chain.begin and not chain.older:
             chain.forget()
         return current
+
+    def _call(self, work: Callable[..., None], passes: int, *given: int) -> None:
+        chain, start, steps = self.chain, self.start, self.steps
+        at = chain.store.layout
+        lost = address(self.lost, torch.float64, chain.batch, at.kinds + 1)
+        table, place = of_numbers(
+            StepTable(start, steps, 0, chain.reach(start, steps), lost, self.flags_at, self.limit, *given)
+        )
+        short_calls.call(work, chain.kind, place, chain.batch, passes * at.cost(start, steps) * chain.batch)
+        if table[STEP.untrusted]:
+            self.all_trusted = False
+
+
+@functools.cache
+def _limit(value: float) -> tuple[npt.NDArray[np.float64], int]:
+    """A limit where compiled code can read it, and its address."""
+    kept = np.array([value])
+    return kept, of_table(kept)
 
 
 def begin_steps(
