@@ -97,15 +97,16 @@ def test_trees_of_states(seed: int) -> None:
 
 
 def test_a_step_is_one_node() -> None:
-    """Between h_t and h_{t-1} there is one operation, and the weights are reached from it directly."""
+    """Between h_t and h_{t-1} there is one operation; the weights are reached from the first of all."""
     weights, inputs = weights_of(0), inputs_of(2)
     first = step_lstm(STACK, inputs[:, 0], weights, *start())
     (hidden, cell), state = step_lstm(STACK, inputs[:, 1], weights, *first)
     assert hidden.grad_fn is cell.grad_fn is state.reading.grad_fn
     assert hidden.grad_fn is not None
-    before = [node for node, _ in hidden.grad_fn.next_functions if node is not None]
-    assert first[0][0].grad_fn in before
-    assert sum("AccumulateGrad" in node.name() for node in before) == 4
+    assert first[0][0].grad_fn is not None
+    nodes = [{node for node, _ in h.grad_fn.next_functions if node} for h in (hidden, first[0][0])]
+    assert first[0][0].grad_fn in nodes[0]
+    assert [sum("AccumulateGrad" in node.name() for node in some) for some in nodes] == [0, 4]
 
 
 def test_parts_of_a_graph_and_the_same_graph_again() -> None:

@@ -65,11 +65,33 @@ def step(
         lstm_state: h_{t-1} and c_{t-1}, [B, H] each.
         reading: [B, R], r_{t-1}.
     """
-    given = (gates, reading, *lstm_state, *weights)
-    differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
+    given = (gates, reading, *lstm_state)
+    differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*given, *weights))
     token, call = begin_steps(chart, 1, differentiable)
-    hidden, cell, shown, actions, token = _Step.apply(call, token, *given)
-    return Step(hidden, cell, shown, actions, call.all_trusted, call.chart_after(token))
+    *layers, bias = weights
+    layers = [contiguous_rows(layer) for layer in layers]
+    again, places = call.chain.drive(call.start, (*layers, bias.contiguous()))
+    wanted = any(tensor.requires_grad for tensor in weights)
+    net = _Net(layers, places, again, wanted)
+    linked = None if token is reading else token
+    hidden, cell, shown, actions = _Step.apply(call, net, linked, *given, *(() if again else weights))
+    return Step(hidden, cell, shown, actions, call.all_trusted, call.chart_after(shown))
+
+
+class _Net(NamedTuple):
+    """The weights of a controller at a step.
+
+    Attributes:
+        layers: the three matrices.
+        places: where they are (see `Chain.drive`).
+        again: whether the step before had them, too. Then it passes on what this step says about them.
+        wanted: whether derivatives with respect to them are wanted.
+    """
+
+    layers: list[Tensor]
+    places: list[int]
+    again: bool
+    wanted: bool
 
 
 class _Step(Operation):
@@ -78,63 +100,62 @@ class _Step(Operation):
     def forward(
         ctx: Context,
         call: StepCall,
-        token: Tensor,
+        net: _Net,
+        _token: Tensor | None,
         added: Tensor,
         reading: Tensor,
         hidden: Tensor,
         memory: Tensor,
         *weights: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         chain = call.chain
         dtype, batch, units, at = chain.dtype, chain.batch, hidden.shape[1], chain.store.layout
         kinds, controls = at.kinds, at.actions
-        added, reading, hidden, memory = (
-            contiguous_rows(added), reading.contiguous(), hidden.contiguous(), memory.contiguous()
-        )  # fmt: skip
-        layers = contiguous_rows(weights[0]), contiguous_rows(weights[1]), contiguous_rows(weights[2])
-        ctx.passes_on, places = chain.drive(call.start, (*layers, weights[3].contiguous()))
-        gates, gates_at = empty_with_address(dtype, batch, 4 * units)
+        reading, hidden, memory = reading.contiguous(), hidden.contiguous(), memory.contiguous()
+        ctx.block, ctx.gates_at = chain.gates(units)
         new_memory, new_memory_at = empty_with_address(dtype, batch, units)
         new_hidden, new_hidden_at = empty_with_address(dtype, batch, units)
         shown, shown_at = empty_with_address(dtype, batch, kinds)
         actions, actions_at = empty_with_address(dtype, batch, controls)
-        added_at, stride = rows(added, dtype, batch, 4 * units)
-        *layers_at, bias_at, first, second, third = places
+        added_at, stride = rows(contiguous_rows(added), dtype, batch, 4 * units)
+        *layers_at, bias_at, first, second, third = net.places
         sizes = units, kinds, controls, first, second, third, stride
         _kept, table_at = of_numbers(
             ControllerTable(
                 *sizes, address(reading, dtype, batch, kinds), address(hidden, dtype, batch, units),
                 address(memory, dtype, batch, units), *layers_at, new_memory_at, new_hidden_at,
-                gates_at, bias_at, added_at, 0, 0, 0, 0, 0, 0, 0,
+                ctx.gates_at, bias_at, added_at, 0, 0, 0, 0, 0, 0, 0,
             )
         )  # fmt: skip
         call.forward(table_at, actions_at, shown_at)
-        ctx.call, ctx.gates, ctx.sizes = call, gates, sizes
+        ctx.call, ctx.net, ctx.sizes = call, net, sizes
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(reading, hidden, memory, *layers, new_memory, shown, actions, new_hidden)
-        return new_hidden, new_memory, shown, actions, token.new_empty(0)
+        ctx.save_for_backward(reading, hidden, memory, new_memory, shown, actions, new_hidden, *weights)
+        return new_hidden, new_memory, shown, actions
 
     @staticmethod
     @in_own_precision
     def backward(ctx: Context, *received: Tensor | None) -> Gradients:
         refuse_second_derivatives()
         call: StepCall = ctx.call
-        saved = ctx.saved_tensors
-        reading, hidden, new_hidden = saved[0], saved[1], saved[-1]
+        net: _Net = ctx.net
+        reading, hidden, memory, new_memory, shown, actions, new_hidden, *_ = ctx.saved_tensors
         chain, sizes = call.chain, ctx.sizes
         dtype, batch, (units, kinds, controls) = chain.dtype, chain.batch, sizes[:3]
         by_hidden, by_memory, by_shown, by_actions = [
-            None if grad is None else grad.contiguous() for grad in received[:4]
+            None if grad is None else grad.contiguous() for grad in received
         ]
         grad_gates, grad_gates_at = empty_with_address(dtype, batch, 4 * units)
         grad_controls, grad_controls_at = empty_with_address(dtype, batch, controls)
         grad_reading, grad_reading_at = empty_with_address(dtype, batch, kinds)
         grad_hidden, grad_hidden_at = empty_with_address(dtype, batch, units)
         grad_memory, grad_memory_at = empty_with_address(dtype, batch, units)
-        *places, shown_at, actions_at, new_hidden_at = known_addresses(saved)
+        *places, new_hidden_at, shown_at, actions_at = known_addresses(
+            (reading, hidden, memory, *net.layers, new_memory, new_hidden, shown, actions)
+        )
         _kept, table_at = of_numbers(
             ControllerTable(
-                *sizes, *places, new_hidden_at, *known_addresses((ctx.gates,)), 0, 0,
+                *sizes, *places, new_hidden_at, ctx.gates_at, 0, 0,
                 optional(by_hidden, dtype, batch, units), optional(by_memory, dtype, batch, units),
                 optional(by_actions, dtype, batch, controls),
                 grad_gates_at, grad_reading_at, grad_hidden_at, grad_memory_at,
@@ -142,11 +163,12 @@ class _Step(Operation):
         )  # fmt: skip
         grad_shown_at = optional(by_shown, dtype, batch, kinds)
         current = call.backward(table_at, actions_at, shown_at, 0, grad_shown_at, 0, grad_controls_at)
-        grads = None, None, grad_gates, grad_reading, grad_hidden, grad_memory
-        if not any(ctx.needs_input_grad[-4:]):
-            return *grads, None, None, None, None
-        current.about_weights.append((grad_gates, grad_controls, reading, hidden, new_hidden))
-        if ctx.passes_on:
+        grads = None, None, None, grad_gates, grad_reading, grad_hidden, grad_memory
+        if net.wanted:
+            current.about_weights.append((grad_gates, grad_controls, reading, hidden, new_hidden))
+        if net.again:
+            return grads
+        if not net.wanted:
             return *grads, None, None, None, None
         by_weights = weight_gradients_of_steps(current.about_weights)
         current.about_weights.clear()

@@ -44,8 +44,7 @@ class BackwardPass:
 
     Attributes:
         number: of the backward pass, for torch.
-        columns, alpha: the derivatives with respect to the chart's columns [B, size] and to log alpha [B,
-            ends].
+        alpha: [B, ends], the derivatives with respect to log alpha.
         invalid: [B], sequences all of whose derivatives from here on down are nan (see `invalid_sequences`).
         at: the address of an `AdjointTable`; 0 before the first step.
         about_weights: what steps have left for the steps before them to say about a controller's weights.
@@ -54,15 +53,25 @@ class BackwardPass:
     def __init__(self, chain: Chain, number: int) -> None:
         at = chain.store.layout
         self.chain, self.number, self.at = chain, number, 0
-        self.columns = zeros(chain.dtype, chain.batch, at.size)
+        self._columns: Tensor | None = None
         self.alpha = zeros(chain.dtype, chain.batch, at.ends)
         self.invalid = np.zeros(chain.batch, np.uint8)
         self.about_weights: list[tuple[Tensor, ...]] = []
         self._to_invalidate: list[tuple[int, npt.NDArray[np.uint8]]] = []
 
+    @property
+    def columns(self) -> Tensor:
+        """[B, size], the derivatives with respect to the chart's columns."""
+        if self._columns is None:
+            self._columns = zeros(self.chain.dtype, self.chain.batch, self.chain.store.layout.size)
+        return self._columns
+
     def begin_at(self, end: int) -> None:
         """Make room for what the steps from `end` down will compute (see `backward.Later`)."""
         chain, at = self.chain, self.chain.store.layout
+        if self._columns is None and not chain.older:  # nobody else will see them, so no more than is needed
+            self._columns = zeros(chain.dtype, chain.batch, at.size_until(end))
+        columns, size = self.columns, self.columns.shape[1]
         back = at.states * ((at.band or end + 1) * at.kinds + 128)
         used = (end - chain.begin) * (back + at.kinds)
         wide = zeros(torch.float64, chain.batch, at.kinds**2)
@@ -76,10 +85,11 @@ class BackwardPass:
             begin=chain.begin,
             end=end,
             older=chain.older,
+            columns_size=size,
             alpha_size=at.ends,
             back_size=back,
             used_size=used,
-            columns=address(self.columns, chain.dtype, chain.batch, at.size),
+            columns=address(columns, chain.dtype, chain.batch, size),
             alpha=address(self.alpha, chain.dtype, chain.batch, at.ends),
             wreplace=address(wide, torch.float64, chain.batch, at.kinds**2),
             wpop=wpop,
@@ -145,6 +155,8 @@ class Chain:
         self._passes: dict[int, BackwardPass] = {}
         self._flags, self._used, self._flags_at = np.zeros((0, self.batch), np.uint8), 0, 0
         self._driven = _Driven([], [], [])
+        self._gates: Tensor | None = None
+        self._gates_used = self._gates_at = 0
         self.hold(store)
 
     def hold(self, store: Store) -> None:
@@ -189,6 +201,16 @@ class Chain:
         found = [rows(layer, self.dtype, *size) for layer, size in zip(weights, sizes, strict=False)]
         last = address(weights[3], self.dtype, at.actions)
         return [*(place for place, _ in found), last, *(stride for _, stride in found)]
+
+    def gates(self, units: int) -> tuple[Tensor, int]:
+        """Room for what a controller leaves for its gradient, [B, 4H], at an address in a block of such."""
+        if self._gates is None or self._gates_used == len(self._gates) or self._gates.shape[2] != 4 * units:
+            self._gates = empty(self.dtype, 16, self.batch, 4 * units)
+            self._gates_used = 0
+            self._gates_at = address(self._gates, self.dtype, 16, self.batch, 4 * units)
+        self._gates_used += 1
+        each = self._gates.element_size() * self.batch * 4 * units
+        return self._gates, self._gates_at + (self._gates_used - 1) * each
 
     def flags(self) -> tuple[npt.NDArray[np.uint8], int]:
         """A new array of one flag per sequence, and its address; from a block, which is quicker."""

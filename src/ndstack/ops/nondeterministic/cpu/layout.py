@@ -75,6 +75,11 @@ class Layout:
         """Where the columns of a time end."""
         return int(self.start[time] + self.kinds * self.stride[time])
 
+    def size_until(self, time: int) -> int:
+        """How many numbers the columns take up to a time, in whole groups of four times."""
+        last = 4 * (time // 4) + 3
+        return self.columns_until(last) + TILE if not self.band else self.size
+
     def columns_seen(self, time: int) -> slice:
         """The columns that the steps after `time` can see, including the zeros between them."""
         first = int(self.start[self.first_seen(time)]) if self.band else 0

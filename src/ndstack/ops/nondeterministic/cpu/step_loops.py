@@ -95,10 +95,10 @@ def past_at(at, lost_at, b, kind):
 
 
 @maker
-def adjoint_at(at, b, size, kind):
+def adjoint_at(at, b, kind):
     """The `Adjoint` of one sequence of a batch."""
     table, wide = adjoint_table(at), width_of(kind)
-    ends = table[ADJOINT.alpha_size]
+    size, ends = table[ADJOINT.columns_size], table[ADJOINT.alpha_size]
     return Adjoint(
         numbers(table[ADJOINT.columns] + b * size * wide, size, kind),
         numbers(table[ADJOINT.alpha] + b * ends * wide, ends, kind),
@@ -244,7 +244,7 @@ def _backward(kind, at, adjoint, b, start, steps, actions_at, outputs, grads_at,
     Q, K = shape.states, shape.states * shape.symbols
     A, width = 2 * K * K + K * Q, start + steps + 1
     own = past_at(at, at, b, kind)  # the mass lost is of no interest here
-    back = adjoint_at(adjoint, b, chart_table(at)[CHART.size], kind)
+    back = adjoint_at(adjoint, b, kind)
     later = later_at(adjoint, b, shape, kind)
     for n in range(steps - 1, -1, -1):
         place = (b * steps + n) * width_of(kind)
@@ -266,11 +266,11 @@ def _backward(kind, at, adjoint, b, start, steps, actions_at, outputs, grads_at,
 def finish(kind, at, adjoint, lo, hi):
     """After the first step's gradient: the derivatives by the charts before it are complete."""
     shape = shape_at(at)
-    size, table = chart_table(at)[CHART.size], adjoint_table(adjoint)
+    table = adjoint_table(adjoint)
     work = make_work(shape, table[ADJOINT.end] + 1, numbers(table[ADJOINT.columns], 1, kind))
     invalid = numbers(table[ADJOINT.invalid], hi, np.uint8(0))
     for b in range(lo, hi):
         if invalid[b]:
             continue
         later = later_at(adjoint, b, shape, kind)
-        gather(shape, adjoint_at(adjoint, b, size, kind), later, table[ADJOINT.begin], work)
+        gather(shape, adjoint_at(adjoint, b, kind), later, table[ADJOINT.begin], work)

@@ -37,7 +37,8 @@ class AdjointTable(NamedTuple):
     begin: int
     end: int
     older: int
-    alpha_size: int  # numbers per sequence at `alpha`, `back` and `used`
+    columns_size: int  # numbers per sequence at `columns`, `alpha`, `back` and `used`
+    alpha_size: int
     back_size: int
     used_size: int
     columns: int  # from here on, addresses
