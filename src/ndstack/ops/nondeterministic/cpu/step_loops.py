@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from ndstack.ops.lstm.addressed_loops import drive, drive_backward, layers_at
-from ndstack.ops.nondeterministic.cpu.backward import Adjoint, Later, backward_step, gather
+from ndstack.ops.nondeterministic.cpu.backward import Adjoint, Later, backward_step, forget_use, gather
 from ndstack.ops.nondeterministic.cpu.forward import (
     Past,
     Shape,
@@ -213,6 +213,7 @@ def backward(kind, at, lo, hi):
         grads = numbers(grads_at + b * size * width_of(kind), size, kind)
         if ok[b] == UNTRUSTED:
             fill(grads, 0, size, 0)
+            forget_use(shape, later_at(adjoint, b, shape, kind), start + 1, start + steps)
             continue  # whoever has a controller does not use such results
         if ok[b] == INVALID or _out_of_bounds(kind, b, start, steps, K, given[2], given[3]):
             invalid[b] = 1
