@@ -47,14 +47,16 @@ def weighted(tensors: list[Tensor]) -> Tensor:
     return total
 
 
-def ways(n: int = 1) -> Iterator[FusedLSTM[NondeterministicState]]:
+def ways() -> Iterator[FusedLSTM[NondeterministicState]]:
     """Steps as one operation, and as two."""
     yield find("lstm", STACK)
     yield FusedLSTM()
 
 
-def run(way: FusedLSTM[NondeterministicState], inputs: Tensor, weights: LSTMWeights, *node: Node) -> LSTMRun:  # type: ignore[type-arg]
-    memory, state = node[0] if node else start(inputs.dtype)
+def run(
+    way: FusedLSTM[NondeterministicState], inputs: Tensor, weights: LSTMWeights
+) -> LSTMRun[NondeterministicState]:
+    memory, state = start(inputs.dtype)
     return FusedLSTM.run(way, STACK, inputs, weights, memory, state)
 
 
@@ -188,7 +190,8 @@ def test_weights_changed_behind_the_back_of_torch() -> None:
 
 def test_weights_and_inputs_with_any_strides() -> None:
     weights, inputs = weights_of(0), inputs_of(3)
-    turned = LSTMWeights(*(part.t().contiguous().t() for part in weights[:3]), weights[3])
+    first, second, third = (part.t().contiguous().t() for part in weights[:3])
+    turned = LSTMWeights(first, second, third, weights[3])
     wide = torch.cat([torch.zeros(4 * UNITS, 2), weights.reading], 1)[:, 2:]
     plain = run(find("lstm", STACK), inputs, weights)
     for other in (turned, weights._replace(reading=wide)):

@@ -284,7 +284,7 @@ class Nondeterministic(Stack[NondeterministicState]):
 
     def compiled(self, given: Tensor) -> bool:
         """Return whether steps of such tensors are done by compiled code."""
-        return given.is_cpu and backends.choose(given.device) == "cpu"
+        return given.is_cpu and (backends.forced() == "auto" or backends.choose(given.device) == "cpu")
 
     def setting(self, backend: str = "cpu") -> Setting:
         """Return what a backend is told."""

@@ -30,7 +30,7 @@ from ndstack.ops.runtime.autograd import (
     Gradients,
     Operation,
     contiguous_rows,
-    in_own_precision,
+    own_precision,
     refuse_second_derivatives,
 )
 
@@ -65,16 +65,19 @@ def step(
         lstm_state: h_{t-1} and c_{t-1}, [B, H] each.
         reading: [B, R], r_{t-1}.
     """
-    given = (gates, reading, *lstm_state)
-    differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*given, *weights))
-    token, call = begin_steps(chart, 1, differentiable)
-    *layers, bias = weights
-    layers = [contiguous_rows(layer) for layer in layers]
-    again, places = call.chain.drive(call.start, (*layers, bias.contiguous()))
-    wanted = any(tensor.requires_grad for tensor in weights)
-    net = _Net(layers, places, again, wanted)
-    linked = None if token is reading else token
-    hidden, cell, shown, actions = _Step.apply(call, net, linked, *given, *(() if again else weights))
+    by_reading, by_hidden, control, bias = weights
+    hidden, cell = lstm_state
+    wanted = (
+        by_reading.requires_grad or by_hidden.requires_grad or control.requires_grad or bias.requires_grad
+    )
+    linked = gates.requires_grad or reading.requires_grad or hidden.requires_grad or cell.requires_grad
+    token, call = begin_steps(chart, 1, (wanted or linked) and torch.is_grad_enabled())
+    layers = contiguous_rows(by_reading), contiguous_rows(by_hidden), contiguous_rows(control)
+    again, places, strides = call.chain.drive(call.start, (*layers, bias.contiguous()))
+    hidden, cell, shown, actions = _Step.apply(
+        call, _Net(layers, places, strides, again, wanted), None if token is reading else token,
+        gates, reading, hidden, cell, *(() if again else weights),
+    )  # fmt: skip
     return Step(hidden, cell, shown, actions, call.all_trusted, call.chart_after(shown))
 
 
@@ -83,20 +86,20 @@ class _Net(NamedTuple):
 
     Attributes:
         layers: the three matrices.
-        places: where they are (see `Chain.drive`).
+        places, strides: where they and the bias are (see `Chain.drive`).
         again: whether the step before had them, too. Then it passes on what this step says about them.
         wanted: whether derivatives with respect to them are wanted.
     """
 
-    layers: list[Tensor]
+    layers: tuple[Tensor, Tensor, Tensor]
     places: list[int]
+    strides: list[int]
     again: bool
     wanted: bool
 
 
 class _Step(Operation):
     @staticmethod
-    @in_own_precision
     def forward(
         ctx: Context,
         call: StepCall,
@@ -118,30 +121,29 @@ class _Step(Operation):
         shown, shown_at = empty_with_address(dtype, batch, kinds)
         actions, actions_at = empty_with_address(dtype, batch, controls)
         added_at, stride = rows(contiguous_rows(added), dtype, batch, 4 * units)
-        *layers_at, bias_at, first, second, third = net.places
-        sizes = units, kinds, controls, first, second, third, stride
+        by_reading_at, by_hidden_at, control_at, bias_at = net.places
         _kept, table_at = of_numbers(
             ControllerTable(
-                *sizes, address(reading, dtype, batch, kinds), address(hidden, dtype, batch, units),
-                address(memory, dtype, batch, units), *layers_at, new_memory_at, new_hidden_at,
-                ctx.gates_at, bias_at, added_at, 0, 0, 0, 0, 0, 0, 0,
+                units, kinds, controls, stride, *net.strides, address(reading, dtype, batch, kinds),
+                address(hidden, dtype, batch, units), address(memory, dtype, batch, units),
+                by_reading_at, by_hidden_at, control_at, new_memory_at, ctx.gates_at,
+                bias_at, added_at, new_hidden_at,
             )
         )  # fmt: skip
         call.forward(table_at, actions_at, shown_at)
-        ctx.call, ctx.net, ctx.sizes = call, net, sizes
+        ctx.call, ctx.net = call, net
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(reading, hidden, memory, new_memory, shown, actions, new_hidden, *weights)
         return new_hidden, new_memory, shown, actions
 
     @staticmethod
-    @in_own_precision
     def backward(ctx: Context, *received: Tensor | None) -> Gradients:
         refuse_second_derivatives()
         call: StepCall = ctx.call
         net: _Net = ctx.net
         reading, hidden, memory, new_memory, shown, actions, new_hidden, *_ = ctx.saved_tensors
-        chain, sizes = call.chain, ctx.sizes
-        dtype, batch, (units, kinds, controls) = chain.dtype, chain.batch, sizes[:3]
+        chain, units = call.chain, hidden.shape[1]
+        dtype, batch, kinds, controls = chain.dtype, chain.batch, shown.shape[1], actions.shape[1]
         by_hidden, by_memory, by_shown, by_actions = [
             None if grad is None else grad.contiguous() for grad in received
         ]
@@ -150,12 +152,14 @@ class _Step(Operation):
         grad_reading, grad_reading_at = empty_with_address(dtype, batch, kinds)
         grad_hidden, grad_hidden_at = empty_with_address(dtype, batch, units)
         grad_memory, grad_memory_at = empty_with_address(dtype, batch, units)
-        *places, new_hidden_at, shown_at, actions_at = known_addresses(
-            (reading, hidden, memory, *net.layers, new_memory, new_hidden, shown, actions)
+        shown_at, actions_at, reading_at, hidden_at, memory_at, new_memory_at = known_addresses(
+            (shown, actions, reading, hidden, memory, new_memory)
         )
+        by_reading_at, by_hidden_at, control_at = known_addresses(net.layers)
         _kept, table_at = of_numbers(
             ControllerTable(
-                *sizes, *places, new_hidden_at, ctx.gates_at, 0, 0,
+                units, kinds, controls, 0, *net.strides, reading_at, hidden_at, memory_at,
+                by_reading_at, by_hidden_at, control_at, new_memory_at, ctx.gates_at, 0, 0, 0,
                 optional(by_hidden, dtype, batch, units), optional(by_memory, dtype, batch, units),
                 optional(by_actions, dtype, batch, controls),
                 grad_gates_at, grad_reading_at, grad_hidden_at, grad_memory_at,
@@ -170,6 +174,7 @@ class _Step(Operation):
             return grads
         if not net.wanted:
             return *grads, None, None, None, None
-        by_weights = weight_gradients_of_steps(current.about_weights)
+        with own_precision():
+            by_weights = weight_gradients_of_steps(current.about_weights)
         current.about_weights.clear()
         return *grads, *by_weights

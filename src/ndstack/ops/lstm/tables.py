@@ -15,10 +15,10 @@ class ControllerTable(NamedTuple):
     units: int  # H
     reading_size: int  # R
     control_size: int  # C
+    added_stride: int
     by_reading_stride: int
     by_hidden_stride: int
     by_control_stride: int
-    added_stride: int
     reading: int  # [B, R], before the step
     hidden: int  # [B, H], before the step
     memory: int  # [B, H], before the step
@@ -26,17 +26,17 @@ class ControllerTable(NamedTuple):
     by_hidden: int  # [4H, H]
     by_control: int  # [C, H]
     new_memory: int  # [B, H]
-    new_hidden: int  # [B, H]
     gates: int  # [B, 4H], activated
-    control_bias: int  # [C]; only forward, as what follows
+    control_bias: int  # [C]; this and the next two slots are for the step itself
     added: int  # [B, 4H], what the input contributes to the gates
-    grad_new_hidden: int  # given
-    grad_new_memory: int  # given
-    grad_given_controls: int  # given, to be added to what the stacks say
-    grad_gates: int  # to be written, like those below
-    grad_reading: int
-    grad_hidden: int
-    grad_memory: int
+    new_hidden: int  # [B, H]
+    grad_new_hidden: int = 0  # given; this and all that follow are for the gradient
+    grad_new_memory: int = 0  # given
+    grad_given_controls: int = 0  # given, to be added to what the stacks say
+    grad_gates: int = 0  # to be written, like those below
+    grad_reading: int = 0
+    grad_hidden: int = 0
+    grad_memory: int = 0
 
 
 CONTROLLER = ControllerTable(*range(len(ControllerTable._fields)))

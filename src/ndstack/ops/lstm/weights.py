@@ -50,8 +50,10 @@ def weight_gradients(
     """
     after = torch.cat([readings[1], hidden[1]], dim=2)
     before = torch.cat([torch.cat([readings[0], hidden[0]], dim=1)[:, None], after[:, :-1]], dim=1)
-    flat = [part.flatten(0, 1) for part in (grad_gates, grad_controls, before, hidden[1])]
-    return _products(*flat, readings[0].shape[1])
+    by_gates, by_controls = grad_gates.flatten(0, 1), grad_controls.flatten(0, 1)
+    return _products(
+        by_gates, by_controls, before.flatten(0, 1), hidden[1].flatten(0, 1), readings[0].shape[1]
+    )
 
 
 def weight_gradients_of_steps(steps: Sequence[tuple[Tensor, ...]]) -> LSTMWeights:

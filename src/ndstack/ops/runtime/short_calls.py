@@ -42,7 +42,14 @@ def _ask(typing_context: object, function: types.Integer) -> Typed:
 
 
 @intrinsic
-def _call(typing_context: object, function: types.Integer, wide, at, first, last) -> Typed:
+def _call(
+    typing_context: object,
+    function: types.Integer,
+    wide: types.Boolean,
+    at: types.Integer,
+    first: types.Integer,
+    last: types.Integer,
+) -> Typed:
     """Call the C function of a compiled function of (kind, at, first, last), which returns nothing."""
 
     def emit(context, builder, _, arguments):
@@ -70,7 +77,7 @@ def _region(table_at):
 
 
 _WHOLE = (types.int64,)
-_KINDS = {
+_KINDS: dict[type, tuple[object, ...]] = {
     np.float32: (types.float32, types.int64, types.int64, types.int64),
     np.float64: (types.float64, types.int64, types.int64, types.int64),
 }
@@ -78,7 +85,7 @@ _places: dict[tuple[object, type], int | None] = {}
 """The addresses of compiled functions, by function and type of the kind; None if they cannot be had."""
 
 
-def call(function: Compiled, kind: np.floating[Any], at: int, batch: int, cost: float) -> None:
+def call(function: Compiled, kind: Any, at: int, batch: int, cost: float) -> None:
     """Call function(kind, at, first, last) on parts of range(batch), on several threads if that is worth it.
 
     Args:

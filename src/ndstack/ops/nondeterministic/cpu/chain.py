@@ -129,13 +129,14 @@ class _Driven:
     Attributes:
         tensors: which they were.
         properties: version of each, and whether there are derivatives with respect to it.
-        places: their addresses, then the strides of the three matrices.
+        places, strides: their addresses, and the strides of the three matrices.
         time: after the step.
     """
 
     tensors: list[weakref.ref[Tensor]]
     properties: list[tuple[int, bool]]
     places: list[int]
+    strides: list[int]
     time: int = -1
 
 
@@ -154,7 +155,7 @@ class Chain:
         self.kind = KIND[self.dtype]
         self._passes: dict[int, BackwardPass] = {}
         self._flags, self._used, self._flags_at = np.zeros((0, self.batch), np.uint8), 0, 0
-        self._driven = _Driven([], [], [])
+        self._driven = _Driven([], [], [], [])
         self._gates: Tensor | None = None
         self._gates_used = self._gates_at = 0
         self.hold(store)
@@ -178,29 +179,28 @@ class Chain:
             self._table[CHART.columns :] = self._places
         return self._table_at
 
-    def drive(self, time: int, weights: Weights) -> tuple[bool, list[int]]:
+    def drive(self, time: int, weights: Weights) -> tuple[bool, list[int], list[int]]:
         """Take note of the weights of a controller at the step after this time.
 
         Returns:
             Whether the step before it had the same weights: the same tensors, not changed since, and with
-            derivatives or without, as before. And the addresses and strides of the three matrices and the
-            address of the bias.
+            derivatives or without, as before. Their addresses, and the strides of the three matrices.
         """
         known, now = self._driven, [(tensor._version, tensor.requires_grad) for tensor in weights]
-        same = known.properties == now and same_places(weights, known.places[:4])
+        same = known.properties == now and same_places(weights, known.places)
         same = same and all(ref() is own for ref, own in zip(known.tensors, weights, strict=True))
         if not same:
             refs = [weakref.ref(tensor) for tensor in weights]
-            known = self._driven = _Driven(refs, now, self._places_of(weights))
+            known = self._driven = _Driven(refs, now, *self._places_of(weights))
         again, known.time = same and known.time == time, time + 1
-        return again, known.places
+        return again, known.places, known.strides
 
-    def _places_of(self, weights: Weights) -> list[int]:
+    def _places_of(self, weights: Weights) -> tuple[list[int], list[int]]:
         at, units = self.store.layout, weights[1].shape[1]
         sizes = (4 * units, at.kinds), (4 * units, units), (at.actions, units)
         found = [rows(layer, self.dtype, *size) for layer, size in zip(weights, sizes, strict=False)]
         last = address(weights[3], self.dtype, at.actions)
-        return [*(place for place, _ in found), last, *(stride for _, stride in found)]
+        return [*(place for place, _ in found), last], [stride for _, stride in found]
 
     def gates(self, units: int) -> tuple[Tensor, int]:
         """Room for what a controller leaves for its gradient, [B, 4H], at an address in a block of such."""

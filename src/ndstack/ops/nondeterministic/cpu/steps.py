@@ -15,7 +15,15 @@ from ndstack.ops.nondeterministic.chart import Chart
 from ndstack.ops.nondeterministic.cpu.chain import BackwardPass, Chain
 from ndstack.ops.nondeterministic.cpu.tables import STEP, UNTRUSTED, StepTable
 from ndstack.ops.nondeterministic.precision_limits import LIMITS
-from ndstack.ops.runtime.addresses import address, empty, of_numbers, of_table, optional, zeros
+from ndstack.ops.runtime.addresses import (
+    address,
+    empty,
+    known_addresses,
+    of_numbers,
+    of_table,
+    optional,
+    zeros,
+)
 from ndstack.ops.runtime.autograd import Context, Operation, in_own_precision, refuse_second_derivatives
 from ndstack.ops.runtime.lazy import LazyModule
 from ndstack.ops.runtime.tracing import refuse_transforms
@@ -74,15 +82,11 @@ class StepCall:
     def __init__(
         self, chart: Chart, chain: Chain, steps: int, attend: bool = False, limit: float | None = None
     ) -> None:
-        self.chain, self.store, self.start, self.steps, self.attend = (
-            chain,
-            chart.store,
-            chart.time,
-            steps,
-            attend,
-        )
+        self.chain, self.store, self.attend = chain, chart.store, attend
+        self.start, self.steps = chart.time, steps
         self.limit = _limit(LIMITS[chain.dtype] if limit is None else limit)[1]
         self.lost = chart.lost.clone(memory_format=torch.contiguous_format)
+        address(self.lost, torch.float64, chain.batch, chain.store.layout.kinds + 1)
         self.flags, self.flags_at = chain.flags()
         self.all_trusted = True
 
@@ -124,8 +128,7 @@ class StepCall:
 
     def _call(self, work: Callable[..., None], passes: int, *given: int) -> None:
         chain, start, steps = self.chain, self.start, self.steps
-        at = chain.store.layout
-        lost = address(self.lost, torch.float64, chain.batch, at.kinds + 1)
+        at, (lost,) = chain.store.layout, known_addresses((self.lost,))
         table, place = of_numbers(
             StepTable(start, steps, 0, chain.reach(start, steps), lost, self.flags_at, self.limit, *given)
         )
