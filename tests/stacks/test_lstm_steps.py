@@ -191,11 +191,11 @@ def test_weights_changed_behind_the_back_of_torch() -> None:
 def test_weights_and_inputs_with_any_strides() -> None:
     weights, inputs = weights_of(0), inputs_of(3)
     first, second, third = (part.t().contiguous().t() for part in weights[:3])
-    turned = LSTMWeights(first, second, third, weights[3])
+    turned = LSTMWeights(first, second, third, torch.stack([weights[3], weights[3]], 1)[:, 0])
     wide = torch.cat([torch.zeros(4 * UNITS, 2), weights.reading], 1)[:, 2:]
     plain = run(find("lstm", STACK), inputs, weights)
     for other in (turned, weights._replace(reading=wide)):
-        done = run(find("lstm", STACK), inputs[:, :, :], other)
+        done = run(find("lstm", STACK), inputs.permute(2, 0, 1).contiguous().permute(1, 2, 0), other)
         torch.testing.assert_close(done.hidden, plain.hidden)
         ours, theirs = (
             torch.autograd.grad(one.hidden.sum(), weights, retain_graph=True) for one in (done, plain)

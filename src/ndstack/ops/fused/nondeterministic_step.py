@@ -72,8 +72,10 @@ def step(
     )
     linked = gates.requires_grad or reading.requires_grad or hidden.requires_grad or cell.requires_grad
     token, call = begin_steps(chart, 1, (wanted or linked) and torch.is_grad_enabled())
-    layers = contiguous_rows(by_reading), contiguous_rows(by_hidden), contiguous_rows(control)
-    again, places, strides = call.chain.drive(call.start, (*layers, bias.contiguous()))
+    layers = (
+        contiguous_rows(by_reading), contiguous_rows(by_hidden), contiguous_rows(control), bias.contiguous()
+    )  # fmt: skip
+    again, places, strides = call.chain.drive(call.start, layers)
     hidden, cell, shown, actions = _Step.apply(
         call, _Net(layers, places, strides, again, wanted), None if token is reading else token,
         gates, reading, hidden, cell, *(() if again else weights),
@@ -85,13 +87,13 @@ class _Net(NamedTuple):
     """The weights of a controller at a step.
 
     Attributes:
-        layers: the three matrices.
-        places, strides: where they and the bias are (see `Chain.drive`).
+        layers: the three matrices and the bias.
+        places, strides: where they are (see `Chain.drive`).
         again: whether the step before had them, too. Then it passes on what this step says about them.
         wanted: whether derivatives with respect to them are wanted.
     """
 
-    layers: tuple[Tensor, Tensor, Tensor]
+    layers: tuple[Tensor, Tensor, Tensor, Tensor]
     places: list[int]
     strides: list[int]
     again: bool
@@ -120,7 +122,8 @@ class _Step(Operation):
         new_hidden, new_hidden_at = empty_with_address(dtype, batch, units)
         shown, shown_at = empty_with_address(dtype, batch, kinds)
         actions, actions_at = empty_with_address(dtype, batch, controls)
-        added_at, stride = rows(contiguous_rows(added), dtype, batch, 4 * units)
+        added = contiguous_rows(added)
+        added_at, stride = rows(added, dtype, batch, 4 * units)
         by_reading_at, by_hidden_at, control_at, bias_at = net.places
         _kept, table_at = of_numbers(
             ControllerTable(
@@ -143,7 +146,8 @@ class _Step(Operation):
         net: _Net = ctx.net
         reading, hidden, memory, new_memory, shown, actions, new_hidden, *_ = ctx.saved_tensors
         chain, units = call.chain, hidden.shape[1]
-        dtype, batch, kinds, controls = chain.dtype, chain.batch, shown.shape[1], actions.shape[1]
+        dtype, batch, at = chain.dtype, chain.batch, chain.store.layout
+        kinds, controls = at.kinds, at.actions
         by_hidden, by_memory, by_shown, by_actions = [
             None if grad is None else grad.contiguous() for grad in received
         ]
@@ -152,14 +156,14 @@ class _Step(Operation):
         grad_reading, grad_reading_at = empty_with_address(dtype, batch, kinds)
         grad_hidden, grad_hidden_at = empty_with_address(dtype, batch, units)
         grad_memory, grad_memory_at = empty_with_address(dtype, batch, units)
-        shown_at, actions_at, reading_at, hidden_at, memory_at, new_memory_at = known_addresses(
-            (shown, actions, reading, hidden, memory, new_memory)
-        )
-        by_reading_at, by_hidden_at, control_at = known_addresses(net.layers)
+        shown_at, actions_at = address(shown, dtype, batch, kinds), address(actions, dtype, batch, controls)
+        by_reading_at, by_hidden_at, control_at, bias_at = known_addresses(net.layers)
         _kept, table_at = of_numbers(
             ControllerTable(
-                units, kinds, controls, 0, *net.strides, reading_at, hidden_at, memory_at,
-                by_reading_at, by_hidden_at, control_at, new_memory_at, ctx.gates_at, 0, 0, 0,
+                units, kinds, controls, 0, *net.strides, address(reading, dtype, batch, kinds),
+                address(hidden, dtype, batch, units), address(memory, dtype, batch, units),
+                by_reading_at, by_hidden_at, control_at,
+                address(new_memory, dtype, batch, units), ctx.gates_at, bias_at, 0, 0,
                 optional(by_hidden, dtype, batch, units), optional(by_memory, dtype, batch, units),
                 optional(by_actions, dtype, batch, controls),
                 grad_gates_at, grad_reading_at, grad_hidden_at, grad_memory_at,
