@@ -151,11 +151,12 @@ class _Step(Operation):
         by_hidden, by_memory, by_shown, by_actions = [
             None if grad is None else grad.contiguous() for grad in received
         ]
-        grad_gates, grad_gates_at = empty_with_address(dtype, batch, 4 * units)
-        grad_controls, grad_controls_at = empty_with_address(dtype, batch, controls)
-        grad_reading, grad_reading_at = empty_with_address(dtype, batch, kinds)
-        grad_hidden, grad_hidden_at = empty_with_address(dtype, batch, units)
-        grad_memory, grad_memory_at = empty_with_address(dtype, batch, units)
+        current = call.begin_backward()
+        grads = current.room_for(call.start + 1, 4 * units, controls, kinds, units, units)
+        grad_gates, grad_controls, grad_reading, grad_hidden, grad_memory = grads
+        grad_gates_at, grad_controls_at, grad_reading_at, grad_hidden_at, grad_memory_at = known_addresses(
+            grads
+        )
         shown_at, actions_at = address(shown, dtype, batch, kinds), address(actions, dtype, batch, controls)
         by_reading_at, by_hidden_at, control_at, bias_at = known_addresses(net.layers)
         _kept, table_at = of_numbers(
@@ -170,15 +171,15 @@ class _Step(Operation):
             )
         )  # fmt: skip
         grad_shown_at = optional(by_shown, dtype, batch, kinds)
-        current = call.backward(table_at, actions_at, shown_at, 0, grad_shown_at, 0, grad_controls_at)
-        grads = None, None, None, grad_gates, grad_reading, grad_hidden, grad_memory
+        call.backward(current, table_at, actions_at, shown_at, 0, grad_shown_at, 0, grad_controls_at)
+        found = None, None, None, grad_gates, grad_reading, grad_hidden, grad_memory
         if net.wanted:
             current.about_weights.append((grad_gates, grad_controls, reading, hidden, new_hidden))
         if net.again:
-            return grads
+            return found
         if not net.wanted:
-            return *grads, None, None, None, None
+            return *found, None, None, None, None
         with own_precision():
             by_weights = weight_gradients_of_steps(current.about_weights)
         current.about_weights.clear()
-        return *grads, *by_weights
+        return *found, *by_weights

@@ -48,6 +48,7 @@ class BackwardPass:
         invalid: [B], sequences all of whose derivatives from here on down are nan (see `invalid_sequences`).
         at: the address of an `AdjointTable`; 0 before the first step.
         about_weights: what steps have left for the steps before them to say about a controller's weights.
+        end: the last time of the steps that are gone through.
     """
 
     def __init__(self, chain: Chain, number: int) -> None:
@@ -57,6 +58,8 @@ class BackwardPass:
         self.alpha = zeros(chain.dtype, chain.batch, at.ends)
         self.invalid = np.zeros(chain.batch, np.uint8)
         self.about_weights: list[tuple[Tensor, ...]] = []
+        self.end = 0
+        self._rooms: list[tuple[Tensor, ...]] = []
         self._to_invalidate: list[tuple[int, npt.NDArray[np.uint8]]] = []
 
     @property
@@ -68,6 +71,7 @@ class BackwardPass:
 
     def begin_at(self, end: int) -> None:
         """Make room for what the steps from `end` down will compute (see `backward.Later`)."""
+        self.end = end
         chain, at = self.chain, self.chain.store.layout
         if self._columns is None and not chain.older:  # nobody else will see them, so no more than is needed
             self._columns = zeros(chain.dtype, chain.batch, at.size_until(end))
@@ -99,6 +103,16 @@ class BackwardPass:
         )
         self._kept = as_array(table), wide, rooms
         self.at = of_table(self._kept[0])
+
+    def room_for(self, time: int, *sizes: int) -> list[Tensor]:
+        """Memory for derivatives of the step that ends at this time, [B, size] each.
+
+        That of all steps is made at once, since to make a tensor takes as long as a tenth of a step.
+        """
+        if [len(room) and room[0].shape[1] for room in self._rooms] != [*sizes]:
+            steps, chain = self.end - self.chain.begin, self.chain
+            self._rooms = [empty(chain.dtype, steps, chain.batch, size).unbind(0) for size in sizes]
+        return [room[time - self.chain.begin - 1] for room in self._rooms]
 
     def add(self, time: int, columns: Tensor | None, alpha: Tensor | None) -> None:
         """Add derivatives with respect to the charts of some time that come from outside the chain."""

@@ -46,7 +46,7 @@ class Layout:
     stride: npt.NDArray[np.int64]
     size: int
 
-    @property
+    @functools.cached_property
     def kinds(self) -> int:
         """|Q| |Gamma|, the number of configuration types."""
         return self.states * self.symbols
@@ -56,7 +56,7 @@ class Layout:
         """How many numbers the derivatives with respect to log alpha take: from time -1 on, then zeros."""
         return (self.times + 1) * self.kinds + 2 * TILE
 
-    @property
+    @functools.cached_property
     def actions(self) -> int:
         """How many log weights a step has."""
         return self.kinds * (2 * self.kinds + self.states)

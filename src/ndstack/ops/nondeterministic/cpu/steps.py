@@ -100,8 +100,17 @@ class StepCall:
         """Make the steps, with what is at these addresses (see `StepTable`)."""
         self._call(step_loops.forward, 1, net, actions, reading, attention)
 
+    def begin_backward(self) -> BackwardPass:
+        """What later steps have left for the gradient of this operation."""
+        current, end = self.chain.current(), self.start + self.steps
+        if not current.at:
+            current.begin_at(end)
+        current.reach_back_to(end)
+        return current
+
     def backward(
         self,
+        current: BackwardPass,
         net: int,
         actions: int,
         reading: int,
@@ -109,22 +118,12 @@ class StepCall:
         grad_reading: int,
         grad_attention: int,
         grads: int,
-    ) -> BackwardPass:
-        """Compute the derivatives, with what is at these addresses.
-
-        Returns:
-            What has been left for earlier steps.
-        """
-        chain, end = self.chain, self.start + self.steps
-        current = chain.current()
-        if not current.at:
-            current.begin_at(end)
-        current.reach_back_to(end)
+    ) -> None:
+        """Compute the derivatives, with what is at these addresses, and leave what earlier steps need."""
         given = net, actions, reading, attention, current.at, grad_reading, grad_attention, grads
         self._call(step_loops.backward, 2, *given)
-        if self.start == chain.begin and not chain.older:
-            chain.forget()
-        return current
+        if self.start == self.chain.begin and not self.chain.older:
+            self.chain.forget()
 
     def _call(self, work: Callable[..., None], passes: int, *given: int) -> None:
         chain, start, steps = self.chain, self.start, self.steps
@@ -225,7 +224,8 @@ class _Advance(Operation):
         grads, given = empty(dtype, *actions.shape), (*leading, at.actions)
         span = (*leading, at.kinds, call.start + call.steps + 1)
         call.backward(
-            0, address(actions, dtype, *given), address(reading, dtype, *leading, at.kinds),
+            call.begin_backward(), 0,
+            address(actions, dtype, *given), address(reading, dtype, *leading, at.kinds),
             address(attention, dtype, *span) if call.attend else 0,
             optional(shown, dtype, *leading, at.kinds), optional(weights, dtype, *span),
             address(grads, dtype, *given),
