@@ -1,19 +1,21 @@
-"""The stacks on a GPU: `python -m benchmarks.gpu [--json FILE]`, and send back what it prints.
+"""The stacks on a GPU: `python -m benchmarks.gpu [--out FILE]`, and send back what it prints.
 
 It reports where it ran, compares every backend with the log-space reference in float64 (readings and all
-gradients), and measures time and memory. Without a GPU it runs in a tiny form, with the Triton kernels
-interpreted on the CPU: then its times mean nothing, and its comparisons are the same.
+gradients), compares single steps as CUDA graphs with those that are not, and measures time and memory. What
+fails is part of the report. Without a GPU it runs in a tiny form, with the Triton kernels interpreted on the
+CPU: then its times mean nothing, and its comparisons are the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
-import json
+import math
 import os
 import platform
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
 
 import ndstack
+from benchmarks.gpu_steps import step_checks, step_times
 from benchmarks.peak import peak_of
 from ndstack.functional import nondeterministic
 from ndstack.nn import StackRNN
@@ -88,27 +91,47 @@ def draw(states: int, symbols: int, batch: int, n: int, scale: float = 1.0) -> l
     return [(scale * torch.randn(batch, n, *shape, generator=generator)).double() for shape in shapes]
 
 
-def scan_checks(tiny: bool) -> list[Row]:
-    """Scans over given actions against the reference."""
+def attempt(name: str, way: str, compare: Callable[[], float]) -> Row:
+    """A row of the report: the largest error, or what went wrong."""
+    print(f"checking {name}, {way}", file=sys.stderr, flush=True)
+    try:
+        return {"check": name, "backend": way, "error": compare()}
+    except Exception as failure:  # a report with a hole says more than none
+        said = " ".join(str(failure).split())[:200]
+        return {
+            "check": name,
+            "backend": way,
+            "error": math.inf,
+            "failure": f"{type(failure).__name__}: {said}",
+        }
+
+
+def scan_checks(tiny: bool, most: int | None = None) -> list[Row]:
+    """Scans over given actions against the reference; the first `most` cases, if that is given."""
     cases: list[tuple[int, int, int, int, float, dict[str, Any]]] = [
-        (2, 2, 2, 8, 1.0, {}),
-        (1, 3, 1, 7, 1.0, {"bottom_fix": False}),
-        (2, 2, 1, 8, 1.0, {"window": 3}),
-        (1, 2, 1, 6, 60.0, {}),
+        (2, 2, 1, 5, 1.0, {}),
+        (1, 3, 1, 4, 1.0, {"bottom_fix": False}),
+        (2, 2, 1, 5, 1.0, {"window": 3}),
+        (1, 2, 1, 4, 60.0, {}),
     ]
     if not tiny:
         cases += [(3, 3, 4, 120, 1.0, {}), (2, 3, 4, 200, 0.3, {"window": 50}), (4, 4, 2, 40, 30.0, {})]
     rows = []
-    for states, symbols, batch, n, scale, options in cases:
+    for states, symbols, batch, n, scale, options in cases[:most]:
         given = draw(states, symbols, batch, n, scale)
         vectors = torch.rand(batch, n, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
         expected = scan_results(given, vectors, "reference", **options)
-        for way in ways():
-            moved = [part.float().to(place()) for part in given]
-            found = scan_results(moved, vectors.float().to(place()), way, **options)
-            shown = ", ".join(f"{name} {value}" for name, value in options.items())
-            name = f"scan {states}-{symbols}, n = {n}, scale {scale:g}{', ' if shown else ''}{shown}"
-            rows.append({"check": name, "backend": way, "error": error(found, expected)})
+
+        def compare(way: str) -> float:
+            moved = [part.float().to(place()) for part in given]  # noqa: B023
+            return error(
+                scan_results(moved, vectors.float().to(place()), way, **options),  # noqa: B023
+                expected,  # noqa: B023
+            )
+
+        shown = "".join(f", {name} {value}" for name, value in options.items())
+        name = f"scan {states}-{symbols}, n = {n}, scale {scale:g}{shown}"
+        rows += [attempt(name, way, functools.partial(compare, way)) for way in ways()]
     return rows
 
 
@@ -118,26 +141,29 @@ def network_results(network: StackRNN, x: Tensor) -> list[Tensor]:
     return [output, *torch.autograd.grad(output.square().sum(), list(network.parameters()))]
 
 
-def network_checks(tiny: bool) -> list[Row]:
+def network_checks(tiny: bool, most: int | None = None) -> list[Row]:
     """Networks against the same in float64 on the CPU."""
-    stacks: list[Stack[Any]] = [
-        Nondeterministic(2, 2),
-        Nondeterministic(2, 2, 3),
-        Superposition(3),
-        Stratification(3),
-    ]
-    n, rows = 6 if tiny else 60, []
-    for stack in stacks:
+    stacks: dict[str, Stack[Any]] = {
+        "rns-2-2": Nondeterministic(2, 2),
+        "vrns-2-2-3": Nondeterministic(2, 2, 3),
+        "ns-2-2": Nondeterministic(2, 2, normalized=True, read_states=False, bottom_fix=False),
+        "vrns-2-2-3, window": Nondeterministic(2, 2, 3, window=3),
+        "sup-3": Superposition(3),
+        "strat-3": Stratification(3),
+    }
+    n, rows = 4 if tiny else 60, []
+    for name, stack in list(stacks.items())[:most]:
         torch.manual_seed(0)
-        network, x = StackRNN(3, 5, stack), torch.randn(2, n, 3)
+        network, x = StackRNN(3, 5, stack), torch.randn(1 if tiny else 4, n, 3)
         expected = network_results(network.double(), x.double())
         network = network.float().to(place())
-        for way in ways():
+
+        def compare(way: str) -> float:
             with backends.using(way):
-                found = network_results(network, x.to(place()))
-            rows.append(
-                {"check": f"network with {stack}, n = {n}", "backend": way, "error": error(found, expected)}
-            )
+                return error(network_results(network, x.to(place())), expected)  # noqa: B023
+
+        shown = f"LSTM with {name}, n = {n}"
+        rows += [attempt(shown, way, functools.partial(compare, way)) for way in ways()]
         network.cpu()
     return rows
 
@@ -160,7 +186,7 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
 
 def scan_step(states: int, symbols: int, batch: int, n: int, way: str) -> None:
     """Forward and backward of a scan, where that way runs."""
-    device = torch.device("cpu") if way in ("cpu", "reference") else place()
+    device = torch.device("cpu") if way == "cpu" else place()
     given = [part.float().to(device) for part in draw(states, symbols, batch, n, 0.3)]
     scan_results(given, None, way)
 
@@ -173,9 +199,10 @@ def network_step(network: StackRNN, x: Tensor, way: str) -> None:
 
 def times(tiny: bool) -> list[Row]:
     """Milliseconds of a forward and a backward pass, by backend."""
-    sizes = [(1, 2, 1, 8)] if tiny else [(2, 3, 10, 80), (3, 3, 10, 80), (3, 3, 10, 200), (3, 3, 2, 500)]
+    sizes = [(1, 2, 1, 5)] if tiny else [(2, 3, 10, 80), (3, 3, 10, 80), (3, 3, 10, 200), (3, 3, 2, 500)]
     repeats, rows = 1 if tiny else 5, []
     for states, symbols, batch, n in sizes:
+        print(f"measuring {states}-{symbols}, n = {n}", file=sys.stderr, flush=True)
         row: Row = {"work": f"scan {states}-{symbols}, batch {batch}, n = {n}"}
         for way in ("reference", "cpu", *ways()):
             if way == "reference" and n > 100:
@@ -205,43 +232,67 @@ def memory_rows(tiny: bool) -> list[Row]:
     return rows
 
 
+def verdict(row: Row) -> str:
+    """What a reader sees first."""
+    return str(row.get("failure", "fine" if row["error"] <= LIMIT else "WRONG"))
+
+
+def table(head: list[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of Markdown."""
+    lines = ["| " + " | ".join(cells) + " |" for cells in (head, *rows)]
+    return [lines[0], "|---" * len(head) + "|", *lines[1:], ""]
+
+
 def report(results: Row) -> str:
     """All results as Markdown."""
     lines = ["## Where", ""] + [f"- {name}: {value}" for name, value in results["environment"].items()]
-    lines += ["", "## Correct", "", "| | backend | largest error | |", "|---|---|---|---|"]
-    for row in results["checks"]:
-        verdict = "fine" if row["error"] <= LIMIT else "WRONG"
-        lines.append(f"| {row['check']} | {row['backend']} | {row['error']:.1e} | {verdict} |")
-    names = ["reference", "cpu", *results["ways"]]
-    lines += ["", "## Milliseconds, forward and backward", "", "| | " + " | ".join(names) + " |"]
-    lines.append("|---" * (len(names) + 1) + "|")
-    for row in results["times"]:
-        cells = [f"{row[name]:.1f}" if name in row else "" for name in names]
-        lines.append(f"| {row['work']} | " + " | ".join(cells) + " |")
-    lines += ["", "## Memory, forward and backward", "", "| | planned | took |", "|---|---|---|"]
-    for row in results["memory"]:
-        lines.append(f"| {row['work']} | {row['planned'] / 1e6:.1f} MB | {row['took'] / 1e6:.1f} MB |")
-    return "\n".join(lines)
+    wrong = [row for row in results["checks"] if verdict(row) != "fine"]
+    lines += ["", "## Correct", "", f"{len(wrong)} of {len(results['checks'])} comparisons failed.", ""]
+    checks = [
+        [row["check"], row["backend"], f"{row['error']:.1e}", verdict(row)] for row in results["checks"]
+    ]
+    lines += table(["", "backend", "largest error", ""], checks)
+    names = {"reference": "log space", "cpu": "CPU kernels"} | {way: way for way in results["ways"]}
+    lines += ["## Milliseconds, forward and backward", ""]
+    measured = [
+        [row["work"], *(f"{row[name]:.1f}" if name in row else "" for name in names)]
+        for row in results["times"]
+    ]
+    lines += table(["", *names.values()], measured)
+    lines += ["## Milliseconds of a single step, without derivatives", ""]
+    kinds = list(results["steps"][0])
+    lines += table(kinds, [[str(row[kind]) for kind in kinds] for row in results["steps"]])
+    lines += ["## Memory, forward and backward", ""]
+    took = [
+        [row["work"], f"{row['planned'] / 1e6:.1f} MB", f"{row['took'] / 1e6:.1f} MB"]
+        for row in results["memory"]
+    ]
+    return "\n".join([*lines, *table(["", "planned", "took"], took)])
+
+
+def run(tiny: bool, most: int | None = None) -> Row:
+    """All results, or those of the first `most` comparisons of scans and of networks."""
+    return {
+        "environment": environment(),
+        "ways": ways(),
+        "checks": scan_checks(tiny, most) + network_checks(tiny, most) + step_checks(place(), error, attempt),
+        "times": times(tiny),
+        "steps": step_times(tiny, place(), seconds),
+        "memory": memory_rows(tiny),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tiny", action="store_true", help="small sizes, as without a GPU")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
+    parser.add_argument("--out", type=Path, help="write the report to this file, too")
     options = parser.parse_args()
-    tiny = options.tiny or not torch.cuda.is_available()
-    results: Row = {
-        "environment": environment(),
-        "ways": ways(),
-        "checks": scan_checks(tiny) + network_checks(tiny),
-        "times": times(tiny),
-        "memory": memory_rows(tiny),
-    }
-    print(report(results))
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=2) + "\n")
-    wrong = [row for row in results["checks"] if not row["error"] <= LIMIT]
-    raise SystemExit(1 if wrong else 0)
+    results = run(options.tiny or not torch.cuda.is_available())
+    text = report(results)
+    print(text)
+    if options.out:
+        options.out.write_text(text)
+    raise SystemExit(1 if any(verdict(row) != "fine" for row in results["checks"]) else 0)
 
 
 if __name__ == "__main__":

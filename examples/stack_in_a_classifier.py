@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ndstack.nn import StackRNN
-from ndstack.nn.networks.initialization import initialize
+from ndstack.nn import StackRNN, initialize
 from ndstack.stacks import Nondeterministic, Stack
 
 SYMBOLS = "01#"

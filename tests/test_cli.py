@@ -1,8 +1,6 @@
 """The command as a user meets it."""
 
-import contextlib
 import importlib.metadata
-import io
 import json
 import math
 import os
@@ -10,48 +8,15 @@ import platform
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import ndstack as ndstack_package
-from ndstack.cli import main
 from ndstack.languages import NAMES, get
+from tests.commands import ndstack, ok
 
 ROOT = Path(__file__).parent.parent
-
-
-@dataclass
-class Result:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def ndstack(*arguments, cwd=None):
-    """Run the command in this process, as a shell would from `cwd`."""
-    out, err = io.StringIO(), io.StringIO()
-    before, argv = Path.cwd(), sys.argv
-    sys.argv = ["ndstack", *map(str, arguments)]
-    os.chdir(cwd or before)
-    try:
-        with (
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-            pytest.raises(SystemExit) as end,
-        ):
-            main()
-    finally:
-        sys.argv = argv
-        os.chdir(before)
-    return Result(end.value.code, out.getvalue(), err.getvalue())
-
-
-def ok(*arguments, cwd=None):
-    result = ndstack(*arguments, cwd=cwd)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
 
 
 def test_a_reader_that_stops_early_is_no_error():

@@ -15,7 +15,7 @@ import typer
 
 from ndstack.cli import app, arguments
 from ndstack.cli.app import PANELS
-from tests.test_cli import ndstack
+from tests.commands import ndstack
 
 ROOT: typer.core.TyperGroup = typer.main.get_command(app)
 HEAVY = {

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from ndstack.ops.runtime import compile_messages
-from tests.test_cli import ndstack
+from tests.commands import ndstack
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import functools
 import importlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ndstack.experiments.records import Tables
+from tests.commands import ndstack
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -40,16 +42,21 @@ def test_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
 
 def run_console(text):
     """Run the lines after `$`; where output is shown, it has to come."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.M):
-        done = subprocess.run(
-            command, shell=True, capture_output=True, text=True, timeout=120, env=os.environ | {"PATH": path}
-        )
+        program, *arguments = shlex.split(command)
+        alone = program == "ndstack" and "|" not in arguments
+        done = ndstack(*arguments) if alone else in_a_shell(command)
         failed = "ndstack: error" in shown
         assert done.returncode == (2 if failed else 0), done.stderr
         if shown:
             told = re.sub(r"^ndstack: compiling .*\n", "", done.stderr, flags=re.M)
             assert shown == done.stdout + told
+
+
+def in_a_shell(command):
+    found = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    changed = os.environ | {"PATH": found}
+    return subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120, env=changed)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

@@ -10,7 +10,7 @@ from ndstack.analysis.source import EXAMPLES, open_source
 from ndstack.errors import NdstackError
 from ndstack.nn import models
 from ndstack.training import RunConfig, train
-from tests.test_cli import ndstack
+from tests.commands import ndstack
 
 SENTENCE = "Mary saw a man in the park with a telescope"
 

@@ -14,6 +14,7 @@ from ndstack.hf import (
     NdstackConfig,
     NdstackForCausalLM,
     export_run,
+    from_run,
     import_run,
     make_tokenizer,
 )
@@ -22,7 +23,7 @@ from ndstack.nn.language_models.generation import greedy
 from ndstack.stacks import Superposition
 from ndstack.text.scoring import score_words
 from ndstack.training import Run
-from tests.test_cli import ndstack
+from tests.commands import ndstack
 
 SMALL = {"d_model": 8, "heads": 2, "feedforward": 8, "dropout": 0.0, "num_layers": 3}
 MODELS = {
@@ -219,7 +220,8 @@ def test_errors_in_one_line():
         (lambda: model(inputs_embeds=torch.zeros(1, 2, 3)), "expected input_ids"),
         (lambda: model(ids, past_key_values=transformers.DynamicCache()), "expected an NdstackCache"),
         (lambda: model(ids, torch.ones(1, 1)), r"attention_mask of shape \[1, 1\] given"),
-        (lambda: model(torch.tensor([[0, 9]])), "symbol index 9 given"),
+        (lambda: model(torch.tensor([[0, 9]])), r"tokens from 0 to 9 given, expected 0 to \d"),
+        (lambda: from_run("dyck/rns-2-3"), "did you mean zoo:dyck/rns-2-3"),
         (lambda: model.resize_token_embeddings(9), "alphabet of a network is fixed"),
     ):
         with pytest.raises(NdstackError, match=message):

@@ -1,6 +1,6 @@
 """Wrong, odd and damaged input: files, places, and the commands that are given them."""
 
-from tests.test_cli import ndstack
+from tests.commands import ndstack
 
 GRAMMAR = "S -> 'a' S 'b' [0.5] | 'c' [0.5]\n"
 

@@ -11,8 +11,8 @@ import pytest
 
 from ndstack import files
 from ndstack.errors import DatasetError
+from tests.commands import ndstack
 from tests.hostile.bad import GRAMMAR, SMALL, refused
-from tests.test_cli import ndstack
 
 
 @pytest.mark.parametrize(

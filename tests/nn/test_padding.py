@@ -314,3 +314,22 @@ def test_new_arguments_are_saved(tmp_path):
     both = describe_part(StackRNN(2, 4, Superposition(2), bidirectional=True, batch_first=False))
     made = make_part(both, "here")
     assert (made.bidirectional, made.batch_first, made.dropout) == (True, False, 0.0)
+
+
+def test_arguments_of_torchs_lstm() -> None:
+    rnn = StackRNN(2, 4, Superposition(2), device="cpu", dtype=torch.float64)
+    assert {parameter.dtype for parameter in rnn.parameters()} == {torch.float64}
+    rnn.flatten_parameters()
+    with pytest.raises(NdstackError, match=r"proj_size=3 given, which StackRNN does not take; put a torch"):
+        StackRNN(2, 4, Superposition(2), proj_size=3)
+    with pytest.raises(NdstackError, match=r"colour='red' given, which StackRNN does not take; see help"):
+        StackRNN(2, 4, Superposition(2), colour="red")
+
+
+@pytest.mark.parametrize("stack", [None, Superposition(2), Nondeterministic(1, 2)])
+def test_inputs_of_another_dtype_and_lengths_in_the_wrong_place(stack) -> None:
+    rnn = StackRNN(2, 4, stack)
+    with pytest.raises(NdstackError, match=r"input of torch.float64 given to a network of torch.float32"):
+        rnn(torch.zeros(1, 3, 2, dtype=torch.float64))
+    with pytest.raises(NdstackError, match=r"a Tensor given as the state, .*; the lengths .* lengths="):
+        rnn(torch.zeros(2, 3, 2), torch.tensor([3, 2]))

@@ -19,7 +19,7 @@ from ndstack.ops.nondeterministic import precision_guard
 from ndstack.ops.nondeterministic.portable import steps
 from ndstack.ops.nondeterministic.portable.chart import DeviceChart
 from ndstack.ops.runtime import backends, devices
-from ndstack.stacks import Nondeterministic, Stack, Stratification, Superposition
+from ndstack.stacks import Nondeterministic, Stack, Stratification, Superposition, nondeterministic
 
 STACKS = {
     "rns": {"states": 2, "symbols": 3},
@@ -146,6 +146,22 @@ def test_single_steps_are_looked_at_now_and_then(looks: list[int]) -> None:
     assert len(looks) == 2
 
 
+def test_long_sequences_of_windowed_stacks_go_by_pieces(
+    looks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(2)
+    network, x = StackRNN(3, 4, Nondeterministic(2, 2, 2, window=3)), torch.randn(2, 14, 3)
+    with backends.using("cpu"), torch.no_grad():
+        expected, _ = network(x)
+    monkeypatch.setattr(Nondeterministic, "span", 4)
+    output, state = network(x)
+    assert torch.allclose(output, expected, rtol=0, atol=1e-6)
+    assert state.stack.chart.store.times < 14
+    assert len(looks) == 4
+    output.sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())
+
+
 def test_generation_is_the_same_as_on_the_cpu(looks: list[int]) -> None:
     torch.manual_seed(0)
     model = LanguageModel(StackRNN(3, 5, Nondeterministic(2, 2)), "abc")
@@ -153,6 +169,27 @@ def test_generation_is_the_same_as_on_the_cpu(looks: list[int]) -> None:
     with backends.using("cpu"):
         expected = beam_search(model, ["", "ab"], max_length=8, width=3)
     assert [[one.word for one in beam] for beam in found] == [[one.word for one in beam] for beam in expected]
+
+
+@pytest.mark.parametrize("options", [STACKS["rns"], STACKS["window"]], ids=["rns", "window"])
+def test_a_model_that_generates_looks_at_nothing(
+    options: dict[str, Any], looks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever chooses symbols has to look at probabilities, but no call of the network does."""
+    plain, calls = StackRNN.forward, []
+
+    def forward(self: StackRNN, *given: Any) -> Any:
+        calls.append(given[0].shape[1])
+        with DeviceOnly():
+            return plain(self, *given)
+
+    torch.manual_seed(1)
+    model = LanguageModel(StackRNN(3, 5, Nondeterministic(**options)), "abc")
+    monkeypatch.setattr(StackRNN, "forward", forward)
+    found = beam_search(model, ["", "ab"], max_length=9, width=2)
+    assert len(found) == 2
+    assert calls.count(1) > 3
+    assert len(looks) == sum(n > 1 for n in calls)  # for a prefix of several symbols, once
 
 
 def test_a_chart_stays_in_float32_in_mixed_precision(looks: list[int]) -> None:
@@ -243,7 +280,8 @@ def test_single_steps_that_lose_too_much_are_said_to(nats: float, monkeypatch: p
     assert_late_winner_read(readings, actions, nats)
 
 
-def test_a_windowed_stream_that_has_lost_runs_says_so() -> None:
+def test_a_windowed_stream_that_has_lost_runs_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nondeterministic, "_REMEMBERED_STEPS", 256)
     stack = Nondeterministic(1, 3, window=3)
     state = stack.start(1)
     actions = torch.randn(1, 300, stack.action_size)

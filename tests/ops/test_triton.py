@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -71,17 +73,35 @@ def network_results(
 
 
 @pytest.mark.parametrize(
-    "states, symbols, units, dtype",
-    [(2, 2, 3, torch.float64), (1, 3, 5, torch.float32), (3, 1, 4, torch.float64)],
+    "options, units, chunks, dtype",
+    [
+        ({"states": 2, "symbols": 2}, 3, [3, 1, 1], torch.float64),
+        ({"states": 1, "symbols": 3, "vector_size": 2}, 5, [5], torch.float32),
+        ({"states": 2, "symbols": 2, "vector_size": 3, "bottom_fix": False}, 3, [2, 3], torch.float64),
+        ({"states": 2, "symbols": 2, "normalized": True, "read_states": False}, 2, [5], torch.float32),
+        (
+            {"states": 3, "symbols": 1, "normalized": True, "read_states": False, "bottom_fix": False},
+            *(2, [2, 3], torch.float64),
+        ),
+        ({"states": 2, "symbols": 2, "window": 3}, 2, [4, 2], torch.float32),
+        (
+            {"states": 1, "symbols": 2, "window": 2, "vector_size": 2, "bottom_fix": False},
+            *(2, [3, 3], torch.float64),
+        ),
+    ],
+    ids=["rns", "vrns", "vrns, chapter 4", "ns", "ns, chapter 4", "window", "window, vectors"],
 )
-def test_networks_run_as_one_kernel(states: int, symbols: int, units: int, dtype: torch.dtype) -> None:
+def test_networks_run_as_one_kernel(
+    options: dict[str, Any], units: int, chunks: list[int], dtype: torch.dtype
+) -> None:
     torch.manual_seed(1)
-    network = StackRNN(3, units, Nondeterministic(states, symbols), output_reading=True).to(dtype)
-    x = torch.randn(2, 6, 3, dtype=dtype)
-    expected = network_results(network, x, [6])
+    network = StackRNN(3, units, Nondeterministic(**options), output_reading=True).to(dtype)
+    x = torch.randn(2 if units == 3 else 1, sum(chunks), 3, dtype=dtype)
+    expected = network_results(network, x, chunks)
     with backends.using("triton"):
-        found = network_results(network, x, [4, 1, 1])
+        found = network_results(network, x, chunks)
     assert isinstance(found[2].stack.chart, DeviceChart)
+    assert found[2].stack.chart.trusted.all()
     for actual, wanted in zip(found[:2], expected[:2], strict=True):
         assert_near(actual, wanted, TOLERANCE[dtype])
 
@@ -102,7 +122,7 @@ def test_networks_whose_weights_are_far_apart_are_computed_again() -> None:
 @pytest.mark.filterwarnings("ignore:(All-NaN|invalid value)")  # numpy, as the interpreter
 def test_a_nan_makes_its_sequence_nan_and_no_other() -> None:
     torch.manual_seed(3)
-    network = StackRNN(2, 3, Nondeterministic(1, 2))
+    network = StackRNN(2, 3, Nondeterministic(1, 2, 2))
     x = torch.randn(2, 5, 2)
     x[0, 2, 0] = torch.nan
     with backends.using("triton"), torch.no_grad():
@@ -156,12 +176,29 @@ def test_backends_are_chosen_by_device_and_can_be_forced(monkeypatch: pytest.Mon
         backends.choose(cuda, "triton")
 
 
+def test_kernels_start_on_the_device_of_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[object] = []
+
+    @contextlib.contextmanager
+    def current(device: torch.device) -> Iterator[None]:
+        done.append(device)
+        yield
+        done.append("back")
+
+    monkeypatch.setattr(torch.cuda, "device", current)
+    given = torch.zeros(2)
+    tuned = {(3,): lambda *arguments, **sizes: done.append((arguments, sizes))}
+    triton_launch.Placed(tuned)[(3,)](given, 7, Q=2)
+    assert done == [given.device, ((given, 7), {"Q": 2}), "back"]
+
+
 def test_every_kernel_compiles_for_a_gpu() -> None:
     """For an A100, with the assembler that Triton brings along."""
     command = [sys.executable, "-m", "benchmarks.gpu_compile", "--quick"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("fp32") == 9
+    assert done.stdout.count("fp64") == 2  # a run of vectors, normalised, with a window, there and back
 
 
 def test_nothing_needs_triton() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ndstack.ops.nondeterministic import reference
 from ndstack.ops.nondeterministic.log_space import in_log_space
-from ndstack.stacks import Nondeterministic, NondeterministicState
+from ndstack.stacks import Nondeterministic, NondeterministicState, nondeterministic
 
 SCALE = 3000.0
 STACKS = pytest.mark.parametrize(
@@ -93,7 +93,9 @@ def test_each_step_does_the_work_of_one_step(
     _, state = steps(stack, stack.start(6, dtype=torch.float64), actions, vectors)
     assert state.chart is not None
     assert state.chart.log_space is not None
-    assert done == list(range(24))
+    assert len(done) == 24
+    if stack.window is None:
+        assert done == list(range(24))
 
 
 @STACKS
@@ -139,3 +141,40 @@ def test_a_lost_state_can_be_pickled() -> None:
     kept, _ = steps(stack, state, actions[:, 8:], None)
     again, _ = steps(stack, copy, actions[:, 8:], None)
     assert torch.equal(torch.stack(kept), torch.stack(again))
+
+
+@pytest.mark.parametrize("vector_size", [None, 2])
+def test_a_windowed_stack_that_lost_runs_forgets_nothing(
+    vector_size: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps, chunks and a branch, far beyond the steps that a windowed stack remembers otherwise."""
+    monkeypatch.setattr(nondeterministic, "_REMEMBERED_STEPS", 12)
+    stack = Nondeterministic(2, 1, vector_size, window=2, normalized=True)
+    actions, vectors = given(stack, 3, 90)
+    state = stack.start(3, dtype=torch.float64)
+    readings = []
+    for part in (slice(0, 10), slice(10, 11), slice(11, 50), slice(50, 90)):
+        chosen = None if vectors is None else vectors[:, part]
+        if part.start == 50:
+            some, _ = steps(stack, state, actions[:, part], chosen)
+            scanned, _ = stack.scan(actions[:, part], chosen, state)
+            torch.testing.assert_close(torch.stack(some, 1), scanned, rtol=1e-12, atol=1e-12)
+            readings += some
+        else:
+            found, state = stack.scan(actions[:, part], chosen, state)
+            readings += found.unbind(1)
+    assert sum(part.shape[1] for part in state.history) == 50
+    weights = stack.log_weights(actions)
+    assert_same(torch.stack(readings, 1), expected(stack, weights, vectors), actions)
+
+
+def test_the_history_of_a_windowed_stack_has_few_parts_and_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nondeterministic, "_REMEMBERED_STEPS", 100)
+    stack = Nondeterministic(2, 2, window=3)
+    state = stack.start(2)
+    actions = torch.randn(2, 101, stack.action_size)
+    for t in range(100):
+        state = stack.step(state, actions[:, t])
+        assert len(state.history) <= 7
+    assert torch.equal(torch.cat(state.history, 1), actions[:, :100])
+    assert stack.step(state, actions[:, 100]).history == ()

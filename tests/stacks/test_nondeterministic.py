@@ -248,12 +248,12 @@ def test_a_windowed_stack_runs_on_in_constant_memory() -> None:
             held = [*state.chart.tensors, *state.history, state.vectors]
             sizes.append(sum(tensor.numel() for tensor in held if tensor is not None))
             assert torch.allclose(state.reading, whole[:, t], atol=1e-6)
-    assert max(sizes[1000:]) <= max(sizes[:500])
+    assert max(sizes[1500:]) <= max(sizes[:1100])
 
 
-def test_a_windowed_stack_warns_where_it_cannot_go_back() -> None:
-    """After a long time, a branch falls 2,000 nats behind and is the only one to survive."""
-    n = 600
+@pytest.mark.parametrize("n", [600, 1400])
+def test_a_windowed_stack_warns_where_it_cannot_go_back(n: int) -> None:
+    """A branch falls 2,000 nats behind and is the only one to survive, early and late."""
     push, replace = (torch.full((1, n, 1, 3, 1, 3), -torch.inf) for _ in range(2))
     pop = torch.full((1, n, 1, 3, 1), -torch.inf)
     push[0, :-4, 0, 0, 0, 0] = 0.0
@@ -263,9 +263,13 @@ def test_a_windowed_stack_warns_where_it_cannot_go_back() -> None:
     replace[0, -1, 0, 2, 0, 2] = 0.0
     stack = Nondeterministic(1, 3, window=9)
     actions = torch.cat([part.flatten(2) for part in (push, replace, pop)], -1)
-    with pytest.warns(RuntimeWarning, match="float64 loses runs"):
+    if n > 1024:
+        with pytest.warns(RuntimeWarning, match="float64 loses runs"):
+            readings, _ = stack.scan(actions)
+        assert readings.isfinite().all()
+    else:
         readings, _ = stack.scan(actions)
-    assert readings.isfinite().all()
+        assert readings[0, -1].tolist() == [0.0, 0.0, 1.0]
 
 
 @every_model

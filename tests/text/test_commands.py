@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from ndstack.cli import main
-from tests.test_cli import ndstack
+from tests.commands import ndstack
 
 
 @pytest.fixture(scope="module")

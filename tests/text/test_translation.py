@@ -9,7 +9,7 @@ from ndstack.nn import build_transducer, greedy
 from ndstack.text.translation import as_sentence, prepare_pairs, translate, translation_scores
 from ndstack.transductions import read_pairs
 from ndstack.transductions.pairs import pair_checksums
-from tests.test_cli import ndstack, ok
+from tests.commands import ndstack, ok
 
 GERMAN = ["ein Hund schläft", "zwei Hunde schlafen", "", "ein Hund, ein Tier", "zwei Tiere", "ein Vogel"]
 ENGLISH = ["a dog sleeps", "two dogs sleep", "nothing", "a dog, an animal", "two animals", "a bird"]

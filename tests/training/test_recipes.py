@@ -5,7 +5,7 @@ import pytest
 from ndstack.errors import NdstackError
 from ndstack.settings.recipes import RECIPES
 from ndstack.training import RunConfig, change_settings
-from tests.test_cli import ndstack
+from tests.commands import ndstack
 from tests.training.small import small_run
 
 BASE = {"language": "dyck", "model": "rns-2-3"}

@@ -15,7 +15,7 @@ from ndstack.languages import Plan, make_dataset
 from ndstack.nn import models
 from ndstack.settings import RecognitionConfig
 from ndstack.training.recognition import acceptance_logits, examples
-from tests.test_cli import ndstack, ok
+from tests.commands import ndstack, ok
 from tests.training.small import small_config, small_run
 
 PLAN = Plan(train=30, validation=20, lengths=(3, 9), test_lengths=(3, 11), test_per_length=8)

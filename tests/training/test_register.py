@@ -32,9 +32,16 @@ training = { max_epochs = 1 }
 """
 
 
+IN_ONE_PROCESS = """
+import json, sys
+from tests.commands import ndstack
+print(json.dumps([vars(ndstack(*words.split())) for words in json.load(sys.stdin)]))
+"""
+
+
 @pytest.fixture
 def ndstack(tmp_path):
-    """The command, run where a package with an entry point of its own is installed."""
+    """Commands, run in a process for which a package with an entry point of its own is installed."""
     site = tmp_path / "site"
     shutil.copytree(SOURCES.parent, site / "own", ignore=lambda folder, names: {*names} - {SOURCES.name})
     information = site / "own-1.0.dist-info"
@@ -43,13 +50,19 @@ def ndstack(tmp_path):
     (information / "entry_points.txt").write_text("[ndstack.plugins]\nown = own.own_parts\n")
     (tmp_path / "sweep.toml").write_text(SWEEP)
     environment = {key: value for key, value in os.environ.items() if key != register.REGISTERED}
-    environment["PYTHONPATH"] = f"{site}:{environment.get('PYTHONPATH', '')}"
+    environment["PYTHONPATH"] = os.pathsep.join([str(site), *filter(None, sys.path), str(SOURCES.parents[2])])
 
-    def run(words, code=0):
-        command = [sys.executable, "-m", "ndstack", *words.split()]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-        assert done.returncode == code, done.stderr
-        return done.stdout if code == 0 else done.stderr
+    def run(*commands):
+        done = subprocess.run(
+            [sys.executable, "-c", IN_ONE_PROCESS],
+            cwd=tmp_path,
+            env=environment,
+            input=json.dumps(commands),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
     return run
 
@@ -57,24 +70,28 @@ def ndstack(tmp_path):
 def test_a_package_with_an_entry_point(ndstack, tmp_path):
     small = "--lengths 2:4 --train 20 --max-epochs 2 --threads 1 --quiet --json"
     options = "--set options.controller=leaky --set options.hidden=4 --set options.arguments.scale=0.5"
-    ndstack(f"train coins(k=3) --model tally-2 --out one {small} {options}")
+    *done, refused, swept = ndstack(
+        f"train coins(k=3) --model tally-2 --out one {small} {options}",
+        "train --resume one --max-epochs 3 --quiet --json",
+        "evaluate one --json",
+        f"train oddness --model summing+sup-2 --out two {small}",
+        "train --resume two --max-epochs 3 --quiet --json",
+        "evaluate two --split validation --json",
+        "evaluate two",
+        "sweep sweep.toml --out swept --workers 1 --quiet",
+    )
+    assert all(one["returncode"] == 0 for one in (*done, swept)), [one["stderr"] for one in (*done, swept)]
+    assert refused["returncode"] == 2
+    assert "method `test`" in refused["stderr"]
     description = json.loads((tmp_path / "one" / "model.json").read_text())["backbone"]
     assert description["stack"] == {"kind": "tally", "size": 2, "scale": 0.5}
     assert description["controller"] == "leaky"
-    assert json.loads(ndstack("train --resume one --max-epochs 3 --quiet --json"))["epochs"] == 3
-    measured = json.loads(ndstack("evaluate one --json"))
+    _, resumed, measured, _, resumed_too, measured_too = [json.loads(one["stdout"]) for one in done]
+    assert resumed["epochs"] == resumed_too["epochs"] == 3
     assert measured["overall"]["difference"] > 0
-
-    ndstack(f"train oddness --model summing+sup-2 --out two {small}")
-    assert json.loads(ndstack("train --resume two --max-epochs 3 --quiet --json"))["epochs"] == 3
-    measured = json.loads(ndstack("evaluate two --split validation --json"))
-    assert measured["cross_entropy"] > 0
-    assert "method `test`" in ndstack("evaluate two", code=2)
-
-    ndstack("sweep sweep.toml --out swept --workers 1 --quiet")
-    done = [json.loads(path.read_text()) for path in (tmp_path / "swept").rglob("result.json")]
-    assert len(done) == 4
-    assert all(result["epochs"] == 1 for result in done)
+    assert measured_too["cross_entropy"] > 0
+    results = [json.loads(path.read_text()) for path in (tmp_path / "swept").rglob("result.json")]
+    assert [result["epochs"] for result in results] == [1] * 4
 
 
 def test_without_its_package_a_name_is_unknown_and_the_error_says_how_to_register_it(tmp_path, monkeypatch):

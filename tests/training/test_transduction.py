@@ -16,7 +16,7 @@ from ndstack.nn import build_transducer, greedy
 from ndstack.settings.recipes import with_task_defaults
 from ndstack.training import RunConfig, TransductionTask, evaluate_transduction
 from ndstack.transductions import make_pairs, write_pairs
-from tests.test_cli import ndstack, ok
+from tests.commands import ndstack, ok
 
 PLAN = Plan(train=40, validation=20, lengths=(1, 6), test_lengths=(7, 9), test_per_length=2, batch_size=5)
 VALUES = {

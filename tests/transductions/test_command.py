@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ndstack.transductions import NAMES, get, read_pairs
-from tests.test_cli import ndstack, ok
+from tests.commands import ndstack, ok
 
 
 def test_lists_all_with_a_correct_pair_each():

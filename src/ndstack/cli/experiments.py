@@ -340,7 +340,7 @@ def zoo(
     if as_json:
         print(json.dumps(rows))
         return
-    columns = ("name", "parameters", "bytes", "validation", "test", "epochs")
-    keys = ("name", "parameters", "bytes", "difference", "test_difference", "epochs")
+    columns = ("name", "lengths", "parameters", "bytes", "validation", "test", "epochs")
+    keys = ("name", "lengths", "parameters", "bytes", "difference", "test_difference", "epochs")
     print_table(columns, [[row[key] for key in keys] for row in rows], right=1, unbroken={"name"})
-    print("Validation and test: nats per symbol above the lower bound.")
+    print("Lengths: of the strings in training. Validation and test: nats per symbol above the lower bound.")

@@ -28,7 +28,8 @@ from ndstack.experiments.trials import Trial
 
 ATTEMPTS = 3
 PAUSE = 1.0
-"""The number of seconds before a trial is tried again after a fault of the machine, times the attempts."""
+"""A trial that failed because of the machine is tried again after this many seconds times the number of
+attempts so far."""
 TICK = 1.0
 TESTED = ("curves", "accuracy", "generalization")
 """The kinds of outputs that need results on the test set."""
@@ -92,7 +93,7 @@ def run_sweep(
     retry_failed: bool = False,
     watcher: Watcher | None = None,
 ) -> Summary:
-    """Run all trials of an experiment that are not complete.
+    """Run the trials of an experiment that are neither complete nor failed nor unnecessary by its rules.
 
     Args:
         folder: the folder of the sweep.
@@ -100,7 +101,7 @@ def run_sweep(
         engine: the engine that runs them.
         measures: what is measured with each trained model.
         suites: a folder of syntactic-generalization suites.
-        rules: the experiment, whose rules determine when groups end and which runs are extended.
+        rules: when groups end and which runs are extended; usually the experiment itself.
         retry_failed: whether trials that failed because of their settings are tried again.
         watcher: an object that is notified of progress.
     """
@@ -282,7 +283,7 @@ class _Driver:
         self.watcher.tick([item.trial for item in self.running.values()], self.left)
 
     def _estimate(self) -> float | None:
-        """Return the expected seconds until the end; a trial that may not be needed counts by probability."""
+        """Return the expected seconds until the end; trials are weighted by how probably they are needed."""
         running = list(self.running.values())
         complete = [*self.summary.done[-50:], *self.summary.known[-50:]]
         paces = measure_paces(self.folder, [*complete, *(item.trial for item in running)])

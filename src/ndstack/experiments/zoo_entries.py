@@ -31,6 +31,12 @@ class ZooEntry:
         """The number of bytes of its parameters."""
         return (zoo.resolve(self.name) / BEST).stat().st_size
 
+    @property
+    def lengths(self) -> str:
+        """The lengths of the strings that it was trained on, in the last stage, such as 40:80."""
+        low, high = Run.open(self.name).config.data.lengths
+        return f"{low}:{high}"
+
     def as_json(self) -> dict[str, str | float | None]:
         """Return one row of a list of networks."""
         record = self.record
@@ -44,6 +50,7 @@ class ZooEntry:
             "test_difference": record.test_difference,
             "epochs": record.epochs,
             "stages": record.stages,
+            "lengths": self.lengths,
         }
 
 

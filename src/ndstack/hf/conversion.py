@@ -19,7 +19,7 @@ from ndstack.nn import LanguageModel, load
 from ndstack.nn.storage.description import describe_model
 from ndstack.nn.storage.files import CONFIGURATION, pack_tensors, save_model
 from ndstack.training.run import BEST, CONFIG, ENVIRONMENT, METRICS, TIMES, Run, is_run
-from ndstack.zoo import resolve
+from ndstack.zoo import PREFIX, names, resolve
 
 FOLDER = "ndstack"
 KEPT = (CONFIG, METRICS, TIMES, ENVIRONMENT)
@@ -80,5 +80,12 @@ def import_run(folder: str | Path, run: str | Path) -> None:
 
 
 def _load(run: str | Path) -> LanguageModel:
+    if f"{PREFIX}{run}" in names():
+        raise NdstackError(f"{run} given, which is no folder; did you mean {PREFIX}{run}?")
     source = resolve(run)
+    if (source / "generation_config.json").exists():
+        raise NdstackError(
+            f"{run} is a folder of transformers: use NdstackForCausalLM.from_pretrained, or make a run of it "
+            "with import_run or `ndstack hf import`"
+        )
     return Run.open(run).load() if is_run(source) else load(source)

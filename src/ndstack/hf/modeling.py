@@ -187,7 +187,11 @@ class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
 
     def _readable(self, tokens: Tensor) -> Tensor:
         """Return tokens as symbols; what cannot be read (padding; EOS, for some) ends a string anyway."""
-        known = self.network.boundary + self.network.bos
+        known, most = self.network.boundary + self.network.bos, self.config.vocab_size
+        if tokens.numel() and not tokens.is_meta and not 0 <= int(tokens.min()) <= int(tokens.max()) < most:
+            raise NdstackError(
+                f"tokens from {int(tokens.min())} to {int(tokens.max())} given, expected 0 to {most - 1}"
+            )
         ends = (tokens >= known) & (tokens <= self.network.boundary + 1)
         return tokens.masked_fill(ends, 0)
 

@@ -136,7 +136,13 @@ def write_dataset(dataset: Dataset, folder: Path) -> None:
 
 def read_dataset(folder: Path) -> Dataset:
     """Read a data set; every file is checked against the header."""
-    header = files.read_header(folder / HEADER, DatasetHeader, "a data set")
+    try:
+        header = files.read_header(folder / HEADER, DatasetHeader, "a data set")
+    except NdstackError as error:
+        if (folder / HEADER).exists():
+            raise
+        hint = "`ndstack dataset` makes a data set, `ndstack text prepare` a corpus of strings of your own"
+        raise DatasetError(f"{error}; {hint}") from None
     try:
         language = get(header.language) if header.grammar is None else _from_text(header)
     except NdstackError as error:

@@ -143,6 +143,11 @@ def build(
         checked = ModelOptions.model_validate(options, strict=True)
     except ValidationError as error:
         raise NdstackError(f"{name} cannot be built: {first_problem(error)}") from None
+    if isinstance(language, str) and not language[:1].isalpha():
+        raise NdstackError(
+            f"{language!r} given, expected a language or its name; an alphabet is a list of symbols, such as "
+            f"list({language!r})"
+        )
     return build_from(checked, name, language, seed=seed)
 
 

@@ -1,7 +1,8 @@
 """How a model is trained: every setting is declared here, and nowhere else.
 
 The defaults are the recipe of sections 5.8 and 6.2: Adam, gradients clipped at 5, a learning rate that is
-multiplied by 0.9 after 5 epochs without improvement, a stop after 10, at most 200 epochs, EOS predicted.
+multiplied by 0.9 after 5 epochs without improvement, a stop after 10, at most 200 epochs, EOS predicted. The
+recipes for text have other defaults (`recipes`).
 """
 
 from __future__ import annotations

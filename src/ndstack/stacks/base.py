@@ -6,9 +6,9 @@ updates itself and offers a *reading* r_t of its top:
 
     s_t = Stack(s_{t-1}, a_t),      r_t = Reading(s_t).
 
-What turns logits into weights (softmax, sigmoid, nothing) belongs to the stack. What squashes the
-pushed vector belongs to the owner, since stack attention and "push the hidden state" squash
-nothing; `Stack.push_activation` names the function that the dissertation's RNNs use.
+What turns logits into weights (softmax, sigmoid, nothing) belongs to the stack. `step` and `scan` push
+vectors as they are given, since stack attention and "push the hidden state" squash nothing; `drive`
+applies `Stack.push_activation`, the function that the dissertation's RNNs use.
 
 A stack is a `torch.nn.Module` without running state: what changes from step to step is a `State`.
 """
@@ -36,7 +36,8 @@ PushActivation = Literal["sigmoid", "tanh", "identity"]
 StateT = TypeVar("StateT", bound=State)
 
 _BUILT_ON = {"log_weights": ("_drive",), "_step": ("_scan", "_drive")}
-"""For each method, the methods whose faster versions do the same in another way."""
+"""If a subclass overrides the key, inherited faster versions of these methods would still make the old step,
+so they are reset to the generic ones."""
 
 
 class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
@@ -46,14 +47,14 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
         action_size: how many action logits the owner supplies at each step.
         push_size: how many numbers the pushed vector has; 0 if the stack holds no vectors.
         reading_size: how many numbers a reading has.
-        push_activation: what the dissertation's RNNs apply to a learned pushed vector. The owner
-            applies it, or not.
+        push_activation: what the dissertation's RNNs apply to a learned pushed vector. `drive` applies it;
+            `step` and `scan` push what they are given.
 
-    Subclasses set these four and define `start`, `_step` and, where they can do better than the
-    versions here, `_scan` and `_drive`; and `_fits`, if what they carry has to be of certain sizes. The
-    public methods check shapes and states and bring what they are given to the dtype of the state, in which
-    all is computed, in a region of `torch.autocast` too. A controller that can run with a stack in one
-    operation is registered in `ndstack.nn.fused`.
+    Subclasses set the three sizes, and `push_activation` if it is not the sigmoid. They define `start`,
+    `_step` and, where they can do better than the versions here, `_scan` and `_drive`; and `_fits`, if what
+    they carry has to be of certain sizes. The public methods check shapes and states and convert their
+    arguments to the dtype of the state. All computation uses that dtype, even inside `torch.autocast`. A
+    controller that can run with a stack in one operation is registered in `ndstack.nn.fused`.
     """
 
     action_size: int
@@ -74,9 +75,9 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
         """Return the stacks before the first step; `state.reading` is r_0.
 
         Args:
-            batch_size: how many stacks.
-            dtype: of the readings; torch's default if not given.
-            device: where; torch's default device if not given.
+            batch_size: the number of stacks.
+            dtype: the dtype of the readings; torch's default if not given.
+            device: the device of the stacks; torch's default if not given.
         """
 
     @opaque_in_own_precision
@@ -106,9 +107,9 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
     def drive(self, state: StateT, hidden: Tensor, weight: Tensor, bias: Tensor) -> StateT:
         """Make one step from the hidden state of a controller, with the layer between the two.
 
-        The same as a linear layer whose output is split into action logits and the vector to push,
-        in this order, then `push_activation` on the latter, then `step`; but faster, where the
-        stack can do it all in one operation.
+        This is equivalent to a linear layer whose output is split into action logits and the vector to push,
+        in this order, followed by `push_activation` on the latter and by `step`, but it is faster if the
+        stack can do everything in one operation.
 
         Args:
             state: the stacks so far.
@@ -118,7 +119,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
         """
         self.check_state(state)
         check_tensors(hidden, weight, bias)
-        reading, size = state.reading, self.action_size + self.push_size
+        reading, size = state.reading, self.control_size
         units = hidden.shape[-1] if hidden.dim() else 0
         if (
             hidden.shape != (reading.shape[0], units)
@@ -220,7 +221,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
         )
 
     def check_state(self, state: object) -> None:
-        """Raise an error in one line unless the state belongs to this stack."""
+        """Raise an `NdstackError` unless the state belongs to this stack."""
         if not isinstance(state, State):
             raise NdstackError(f"a {type(state).__name__} given as a state, expected what start() gives")
         if not self._belongs(state):
@@ -230,7 +231,7 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
             )
 
     def _check(self, actions: Tensor, pushed: Tensor | None, leading: tuple[int, ...], state: State) -> None:
-        """Raise an error in one line unless shapes and devices fit."""
+        """Raise an `NdstackError` unless shapes and devices fit."""
         check_tensors(actions, *(() if pushed is None else (pushed,)))
         if actions.shape != (*leading, self.action_size):
             raise NdstackError(

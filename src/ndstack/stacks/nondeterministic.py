@@ -8,8 +8,9 @@
 | VRNS (chapter 9) | False | True | m |
 
 A state carries Lang's chart, so that a step costs what the algorithm says. It also carries the
-actions so far, from which the chart is made anew in float64 where float32 could lose runs. A
-windowed stack forgets old actions, so its chart is in float64 from the beginning.
+actions so far, from which the chart is made anew in float64 where float32 could lose runs, and in
+log space where float64 could. A windowed stack forgets its actions after many steps, so its chart is
+in float64 from the beginning.
 
 On other devices than CPUs all of this runs there; whether float32 was enough is looked at once per
 call of several steps, and now and then in a series of single ones.
@@ -24,22 +25,29 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from ndstack.errors import check_flag, check_size
+from ndstack.errors import NdstackError, check_flag, check_size
 from ndstack.functional.nondeterministic import attended
 from ndstack.ops.nondeterministic import (
     Chart,
     DeviceChart,
+    FixedChart,
     History,
     Setting,
     action_sizes,
     advance,
     invalidate_together,
+    merge_history,
     run_steps,
     start_chart,
+    start_fixed,
+    step_fixed,
 )
 from ndstack.ops.runtime import backends
 from ndstack.ops.runtime.tracing import refuse_transforms
 from ndstack.stacks.base import Stack, State
+
+_REMEMBERED_STEPS = 1024
+"""For how many steps a windowed stack can be computed again in log space (see `guarded_steps`)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,15 +60,20 @@ class NondeterministicState(State):
         history: the log weights of all steps so far, in chunks [B, n, A] or steps [B, A]; empty if
             there have been too many.
         chart: Lang's chart; None if it is not needed yet.
-        time: the number of steps so far.
+        time: the number of steps so far; 0 for a chart of fixed capacity, which knows it itself.
     """
 
     vectors: Tensor | None
     history: History
-    chart: Chart | DeviceChart | None
+    chart: Chart | DeviceChart | FixedChart | None
     time: int
 
     keeps_dtype: ClassVar[frozenset[str]] = frozenset({"chart"})
+
+    @property
+    def traceable(self) -> bool:
+        """Whether `torch.compile` can look into steps from here."""
+        return isinstance(self.chart, FixedChart)
 
     @property
     def complete(self) -> bool:
@@ -73,7 +86,7 @@ class NondeterministicState(State):
 
     def settled(self) -> Self:
         """Return the same state, all tensors of which are ordinary ones in the graph of derivatives."""
-        if self.chart is None or self.chart.chain is None:
+        if self.chart is None or isinstance(self.chart, FixedChart) or self.chart.chain is None:
             return self
         return dataclasses.replace(self, chart=self.chart.settle())
 
@@ -143,8 +156,17 @@ class Nondeterministic(Stack[NondeterministicState]):
         *,
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
+        capacity: int | None = None,
     ) -> NondeterministicState:
-        """Return stacks that hold the bottom symbol, in state 0; in float32 or better."""
+        """Return stacks that hold the bottom symbol, in state 0; in float32 or better.
+
+        Args:
+            batch_size, dtype, device: see `Stack.start`.
+            capacity: for how many steps there is to be room, if all steps are to be the same operations on
+                tensors of the same shapes, so that CUDA graphs and `torch.compile` can repeat one of them.
+                After that the stack forgets, as if `capacity + 1` were its window. Such steps have no
+                derivatives, and each costs what the last one costs.
+        """
         batch_size, kinds = check_size("batch_size", batch_size, 0), self.states * self.symbols
         dtype = torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)
         first = torch.zeros(batch_size, 1, kinds, dtype=dtype, device=device)
@@ -154,7 +176,12 @@ class Nondeterministic(Stack[NondeterministicState]):
             vectors = torch.sigmoid(self.bottom).to(first).expand(batch_size, 1, -1)
             attention = first[..., None]
         reading = self._reading(first, attention, vectors)[:, 0]
-        return NondeterministicState(reading, vectors, (), None, 0)
+        if capacity is None:
+            return NondeterministicState(reading, vectors, (), None, 0)
+        chart = start_fixed(self.setting(), batch_size, check_size("capacity", capacity), first.device)
+        if vectors is not None:
+            vectors = torch.nn.functional.pad(vectors.detach(), (0, 0, 0, chart.slots - 1))
+        return NondeterministicState(reading.detach(), vectors, (), chart, 0)
 
     def log_weights(self, actions: Tensor) -> Tensor:
         """Return the log weights that action logits [..., action_size] stand for, flattened alike."""
@@ -182,6 +209,8 @@ class Nondeterministic(Stack[NondeterministicState]):
             return False
         if chart is not None:
             automaton = (self.states, self.symbols, self.window or 0, self.bottom_fix)
+            if isinstance(chart, FixedChart):
+                return chart.fits(automaton, state.batch_size, state.reading.device)
             if not isinstance(chart, Chart | DeviceChart):
                 return False
             if not chart.fits(automaton, state.batch_size, state.reading.device) or chart.time > time:
@@ -200,6 +229,8 @@ class Nondeterministic(Stack[NondeterministicState]):
         new = self._single(state, self.log_weights(actions), None)
         if new is not None:
             return new
+        if isinstance(state.chart, FixedChart):
+            return self._repeatable(state, state.chart, self.log_weights(actions), pushed)
         vector = None if pushed is None else pushed[:, None]
         return self._carry_on(state, self.log_weights(actions)[:, None], vector)[1]
 
@@ -238,17 +269,19 @@ class Nondeterministic(Stack[NondeterministicState]):
             return None
         if chart is None:
             chart = start_chart(self.setting(), state.batch_size, 1, given.dtype)
-        if isinstance(chart, DeviceChart) or not state.complete:
+        if isinstance(chart, DeviceChart | FixedChart) or not state.complete:
             return None
         return chart if chart.dtype == given.dtype and chart.log_space is None else None
 
     def _scan(
         self, state: NondeterministicState, actions: Tensor, pushed: Tensor | None
     ) -> tuple[Tensor, NondeterministicState]:
+        if isinstance(state.chart, FixedChart):
+            return super()._scan(state, actions, pushed)
         weights = self.log_weights(actions)
         if actions.shape[1] == 0:
             return state.reading.new_zeros(state.batch_size, 0, self.reading_size), state
-        chunk = actions.shape[1] if self.window is None else max(256, 4 * self.window)
+        chunk = self.span or actions.shape[1]
         readings = []
         for first in range(0, actions.shape[1], chunk):
             part = slice(first, first + chunk)
@@ -257,11 +290,35 @@ class Nondeterministic(Stack[NondeterministicState]):
             readings.append(reading)
         return readings[0] if len(readings) == 1 else torch.cat(readings, 1), state
 
+    def _repeatable(
+        self, state: NondeterministicState, chart: FixedChart, weights: Tensor, pushed: Tensor | None
+    ) -> NondeterministicState:
+        """Make one step with a chart of fixed capacity."""
+        if torch.is_grad_enabled() and (
+            weights.requires_grad or (pushed is not None and pushed.requires_grad)
+        ):
+            raise NdstackError(
+                "steps of a stack of fixed capacity have no derivatives; use torch.no_grad(), or start() "
+                "without a capacity"
+            )
+        bad = ~(weights.amax(-1) < torch.inf)
+        vectors = state.vectors
+        if vectors is not None and pushed is not None:
+            bad |= ~pushed.isfinite().all(-1)
+            slot = (chart.time[:1] + 1) % chart.slots
+            vectors = vectors.index_copy(1, slot, pushed.masked_fill(bad[:, None], 0.0)[:, None])
+        reading, attention, after = step_fixed(chart, weights, bad)
+        shares = None if vectors is None else attention[:, None].to(weights.dtype)
+        shown = self._reading(reading[:, None].to(weights.dtype), shares, vectors)[:, 0]
+        return NondeterministicState(shown, vectors, (), after, 0)
+
     def _carry_on(
         self, state: NondeterministicState, weights: Tensor, pushed: Tensor | None
     ) -> tuple[Tensor, NondeterministicState]:
         """Make some steps with the given log weights [B, n, A] and vectors [B, n, m]."""
         refuse_transforms()
+        chart = state.chart
+        assert not isinstance(chart, FixedChart)
         if pushed is not None:
             weights, pushed = invalidate_together(weights, pushed)
         time, vectors = state.time + weights.shape[1], state.vectors
@@ -269,18 +326,36 @@ class Nondeterministic(Stack[NondeterministicState]):
             vectors = torch.cat([vectors, pushed], 1)
         known = state.history if state.complete else None
         setting = self.setting(backends.choose(weights.device))
-        reading, attention, chart = run_steps(setting, state.chart, state.time, known, weights)
+        reading, attention, chart = run_steps(setting, chart, state.time, known, weights)
         if vectors is not None:
             vectors = _without_forgotten(vectors, chart.time + 1)
         shown = self._reading(reading, attention, vectors)
-        history = self.remembered(state, weights)
+        history = self.remembered(state, weights, chart)
         return shown, NondeterministicState(shown[:, -1], vectors, history, chart, time)
 
-    def remembered(self, state: NondeterministicState, weights: Tensor, may_forget: bool = True) -> History:
-        """Return the history after some steps [B, n, A]; empty once a windowed stack has had too many."""
-        time = state.time + weights.shape[1]
-        forgets = may_forget and self.window is not None and time > max(256, 4 * self.window)
-        return (*state.history, weights) if state.complete and not forgets else ()
+    @property
+    def span(self) -> int | None:
+        """How many steps a windowed stack makes at a time; None without a window."""
+        return None if self.window is None else max(256, 4 * self.window)
+
+    def remembered(
+        self, state: NondeterministicState, weights: Tensor, chart: Chart | DeviceChart | None
+    ) -> History:
+        """Return the history after some steps [B, n, A]; empty once a windowed stack has had many.
+
+        Args:
+            state: the stacks before these steps.
+            weights: the log weights of these steps.
+            chart: the chart afterwards. While it has to be made from the history, or is in log space, nothing
+                is forgotten.
+        """
+        if not state.complete:
+            return ()
+        if self.window is None:
+            return (*state.history, weights)
+        needed = chart is None or (isinstance(chart, Chart) and chart.log_space is not None)
+        many = state.time + weights.shape[1] > max(_REMEMBERED_STEPS, 4 * self.window)
+        return merge_history(state.history, weights) if needed or not many else ()
 
     def compiled(self, given: Tensor) -> bool:
         """Return whether steps of such tensors are done by compiled code."""

@@ -51,6 +51,26 @@ class Carried:
             lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor, spared=True
         )
 
+    def clone(self) -> Self:
+        """Return the same state, every tensor of which has memory of its own."""
+        return self._map(lambda tensor: tensor.clone(memory_format=torch.contiguous_format))
+
+    def copy_(self, other: Self) -> Self:
+        """Copy the numbers of another state of the same shapes into the memory of this one.
+
+        For CUDA graphs, which read and write the same memory whenever they are replayed; this state should be
+        a `clone`, so that no two of its tensors share memory.
+        """
+        found: list[Tensor] = []
+
+        def note(tensor: Tensor) -> Tensor:
+            found.append(tensor)
+            return tensor
+
+        other._map(note)
+        rest = iter(found)
+        return self._map(lambda tensor: tensor.copy_(next(rest)))
+
     def _map(self, change: Callable[[Tensor], Tensor], *, spared: bool = False) -> Self:
         """Apply a function to every tensor, or, if `spared`, to all but those of `keeps_dtype`."""
 
@@ -75,6 +95,11 @@ class State(Carried):
 
     reading: Tensor
     """[B, R]: what the stack shows now; before the first step, the reading r_0."""
+
+    @property
+    def traceable(self) -> bool:
+        """Whether `torch.compile` can look into steps from here."""
+        return False
 
     @property
     def batch_size(self) -> int:

@@ -37,7 +37,7 @@ from ndstack.training.task import Model, Share, Task
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-DROPOUT = 3
+DROPOUT_STREAM = 3
 """The number of the random stream for dropout during training."""
 VALIDATION = "validation_"
 
@@ -87,9 +87,9 @@ def fit(
     """Train a model; afterwards, it has the parameters that were best on the validation data.
 
     Args:
-        model: any language model, or a transducer for a task that transduces.
+        model: any language model, or a transducer if the task is a transduction.
         data: a data set of a formal language, or another task. Stages before the last one sample strings of
-            their own lengths from the same language and seed, so they need a data set.
+            their own lengths, so they need a data set or a task that can be sampled again (`Resampled`).
         config: the settings; by default, the dissertation's recipe.
         folder: a run folder, either a new one or one to resume; by default, nothing is written.
         observer: an object that is notified of progress.
@@ -109,7 +109,7 @@ def fit(
 
 
 class _Trainer:
-    """One process of a run; `writer` is the run in the process that writes to the folder, and else None."""
+    """One process of a run; `writer` is the run in the process that writes to the folder, otherwise None."""
 
     def __init__(
         self,
@@ -182,7 +182,8 @@ class _Trainer:
     def _next_stage(self, reason: str) -> None:
         """Start a stage with the best parameters of the one before, as a run does with `start_from`.
 
-        Until the state is saved, a resumed run is at the end of the previous stage, and repeats this.
+        A run that is interrupted before the state is saved resumes at the end of the previous stage, and
+        repeats this method.
         """
         progress = self.progress
         if self.writer is not None:
@@ -223,7 +224,7 @@ class _Trainer:
         """Update the parameters once."""
         progress, config = self.progress, self.config
         epoch = progress.schedule.epochs
-        seeds = [config.seed, DROPOUT, epoch, progress.step, self.group.rank]
+        seeds = [config.seed, DROPOUT_STREAM, epoch, progress.step, self.group.rank]
         self.group.seed(int(np.random.SeedSequence(seeds).generate_state(1)[0]))
         with self.group.autocast():
             loss = self.task.loss(self.model, epoch, progress.step)
@@ -259,7 +260,8 @@ class _Trainer:
             "train_cross_entropy": progress.nats / progress.symbols,
             **{f"{VALIDATION}{name}": number for name, number in validation.items()},
         }
-        if schedule.end_epoch(value, self.config):
+        improved = schedule.end_epoch(value, self.config)
+        if improved:
             if self.writer is not None:
                 self.writer.keep(BEST, self.model)
             elif self.run is None:
@@ -280,8 +282,8 @@ class _Trainer:
         self.saved = time.monotonic()
 
     def _keep_snapshot(self) -> None:
-        epoch = self.progress.epoch
-        if self.writer is not None and epoch <= self.config.snapshots > 0 and not self.progress.step:
+        epoch, snapshots = self.progress.epoch, self.config.snapshots
+        if self.writer is not None and snapshots and epoch <= snapshots and not self.progress.step:
             self.writer.keep(f"snapshots/epoch-{epoch:03}.safetensors", self.model)
 
     def _fail(self, what: str) -> NoReturn:
@@ -310,7 +312,7 @@ def _optimizer(parameters: list[torch.nn.Parameter], config: TrainingConfig) -> 
 def _run(
     folder: Path, model: Model, data: Dataset | Task, config: TrainingConfig, fabric: Fabric | None
 ) -> Run:
-    """Return the run in a folder; if there is none, the first process starts it."""
+    """Return the run in a folder; if there is none, the first process creates it."""
     if fabric is None or fabric.global_rank == 0:
         if not is_run(folder):
             config_of_run, description = made_in_python(data, config), describe(model)

@@ -8,7 +8,7 @@
 | `scores` | accuracy per symbol, by length and overall |
 """
 
-from ndstack.transductions.benchmark import TASKS, TEST_LENGTHS, TRAIN_LENGTHS
+from ndstack.transductions.chomsky_hierarchy import TASKS, TEST_LENGTHS, TRAIN_LENGTHS
 from ndstack.transductions.english import EnglishTransduction
 from ndstack.transductions.pairs import PairData, make_pairs, read_pairs, write_pairs
 from ndstack.transductions.registry import DESCRIPTIONS, NAMES, get

@@ -1,8 +1,8 @@
 """Arithmetic expressions modulo 5: a grammar of all of them, sampling by length, and their values.
 
 A bracketed expression consists of the digits 0 to 4, the operators +, - and *, brackets, and minus signs at
-the beginning of the whole or of a bracket. Products bind more tightly than sums, and operators associate to
-the left, as usual.
+the beginning of the expression or after an opening bracket. Products bind more tightly than sums, and
+operators associate to the left, as usual.
 """
 
 import functools
@@ -31,7 +31,7 @@ def _table() -> LengthTable:
 
 
 def draw_expression(length: int, rng: Random) -> Symbols:
-    """Return a random bracketed expression of this length, with its probability in the grammar given that."""
+    """Return a random bracketed expression, drawn with its probability in the grammar given the length."""
     return _table().sample(length, rng)
 
 
@@ -40,7 +40,8 @@ def draw_equation(length: int, rng: Random) -> Symbols:
 
     One digit of a random expression is replaced by the unknown, and the value of the expression follows after
     an equals sign. Since the unknown occurs once, the left side is a linear function of it modulo 5, so there
-    is exactly one solution unless the unknown is multiplied by 0; then, another digit is tried.
+    is exactly one solution unless the unknown is multiplied by 0; then another digit is tried, and after all
+    of them another expression.
     """
     while True:
         symbols = draw_expression(length - 2, rng)

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Callable
 
 from ndstack.errors import LanguageError
-from ndstack.transductions.benchmark import TASKS
+from ndstack.transductions.chomsky_hierarchy import TASKS
 from ndstack.transductions.english import question_formation, tense_reinflection
 from ndstack.transductions.transduction import Transduction
 

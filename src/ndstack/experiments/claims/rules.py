@@ -1,8 +1,8 @@
 """The rules by which parts of claims are decided. Each is a function of the runs on both sides.
 
-An answer is yes, no, "differs" (neither, for example if two models are alike but one should be better), or
-None for undecided. A side needs three runs that count (see `evidence`). A model can lose or fail only by runs
-that ended by the recipe's own rule.
+`claims.toml` says which rules decide which claim. An answer is yes, no, "differs" (neither, for example if
+two models are alike but one should be better), or None for undecided. A side needs three runs that count (see
+`evidence`). A model can lose or fail only by runs that ended by the recipe's own rule.
 """
 
 import dataclasses

@@ -6,7 +6,18 @@ registered here (`register`), and networks ask for it (`run_lstm`, `step_lstm`).
 """
 
 from ndstack.nn.fused.lstm import run_lstm, step_lstm
+from ndstack.nn.fused.nondeterministic import NondeterministicLSTM
 from ndstack.nn.fused.registry import FusedLSTM, LSTMRun, LSTMState, find, register
 from ndstack.ops.lstm import LSTMWeights
 
-__all__ = ["FusedLSTM", "LSTMRun", "LSTMState", "LSTMWeights", "find", "register", "run_lstm", "step_lstm"]
+__all__ = [
+    "FusedLSTM",
+    "LSTMRun",
+    "LSTMState",
+    "LSTMWeights",
+    "NondeterministicLSTM",
+    "find",
+    "register",
+    "run_lstm",
+    "step_lstm",
+]

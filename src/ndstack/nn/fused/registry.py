@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ndstack.ops.lstm import LSTMWeights, lstm_cell
-from ndstack.stacks import Stack, State
+from ndstack.stacks import Stack
 from ndstack.stacks.base import AnyStack, StateT
 
 LSTMState = tuple[Tensor, Tensor]
@@ -66,6 +65,7 @@ class FusedLSTM(Generic[StateT]):
 
 
 _pairs: dict[tuple[str, type], FusedLSTM[Any]] = {}
+_found: dict[tuple[str, type], FusedLSTM[Any]] = {}  # not functools.cache, which torch.compile warns of
 _TURNS = FusedLSTM[Any]()
 _Pair = TypeVar("_Pair", bound=type[FusedLSTM[Any]])
 
@@ -80,7 +80,7 @@ def register(controller: str, stack: type[AnyStack]) -> Callable[[_Pair], _Pair]
 
     def enter(pair: _Pair) -> _Pair:
         _pairs[controller, stack] = pair()
-        _find.cache_clear()
+        _found.clear()
         return pair
 
     return enter
@@ -88,11 +88,14 @@ def register(controller: str, stack: type[AnyStack]) -> Callable[[_Pair], _Pair]
 
 def find(controller: str, stack: Stack[StateT]) -> FusedLSTM[StateT]:
     """Return what runs such a controller with this stack: as one operation, if such a pair is registered."""
-    return _find(controller, type(stack))
+    kind = type(stack)
+    pair = _found.get((controller, kind))
+    if pair is None:
+        pair = _found[controller, kind] = _find(controller, kind)
+    return pair
 
 
-@functools.cache
-def _find(controller: str, kind: type[Stack[State]]) -> FusedLSTM[Any]:
+def _find(controller: str, kind: type[AnyStack]) -> FusedLSTM[Any]:
     """`find` for a class of stacks; what a class inherits counts, unless the class changes what a step is."""
     for base in kind.__mro__:
         pair = _pairs.get((controller, base))

@@ -1,7 +1,7 @@
 """A recurrent controller with a stack: the interface of section 3.2.
 
-    (h_t, c_t) = LSTM((h_{t-1}, c_{t-1}), [x_t; r_{t-1}]),   a_t = Actions(h_t),
-    s_t = Stack(s_{t-1}, a_t),   r_t = Reading(s_t).
+    (h_t, c_t) = LSTM((h_{t-1}, c_{t-1}), [x_t; r_{t-1}]),   a_t = Actions(h_t),   v_t = Pushed(h_t),
+    s_t = Stack(s_{t-1}, a_t, v_t),   r_t = Reading(s_t).
 
 With several layers the top one drives the stack, and the first one gets the reading. Options of section
 11.2.2: layers between the reading and the controller, the reading beside the hidden state in the output, and
@@ -28,7 +28,7 @@ from ndstack.nn.networks.padding import Lengths, at_ends
 from ndstack.nn.networks.ragged import RaggedState
 from ndstack.nn.networks.sharding import settled
 from ndstack.nn.networks.state import NetworkState
-from ndstack.ops.runtime.tracing import refuse_recording, untraced
+from ndstack.ops.runtime.tracing import refuse_recording, traceable, untraced
 from ndstack.settings.model import DEFAULTS
 from ndstack.stacks import Stack, State
 from ndstack.stacks.base import AnyStack
@@ -47,6 +47,11 @@ class RNNState(NetworkState):
 
     stack: State | None
     """The stacks, if there are any."""
+
+    @property
+    def traceable(self) -> bool:
+        """Whether `torch.compile` can look into steps from here."""
+        return self.stack is not None and self.stack.traceable
 
 
 class Recurrent(Backbone):
@@ -102,7 +107,7 @@ class Recurrent(Backbone):
     def arguments(self) -> dict[str, object]:
         """Return the arguments that make the same network again."""
         names = ("input_size", "hidden_size", "num_layers", "push_hidden", "reading_layers", "output_reading")
-        later = {"dropout": self.dropout} if self.dropout else {}  # files from before do not know it
+        later = {"dropout": self.dropout} if self.dropout else {}  # older files have no dropout
         return {name: getattr(self, name) for name in names} | {
             "stack": getattr(self.stack, "original", self.stack),
             "controller": self.controller_kind,
@@ -136,8 +141,9 @@ class Recurrent(Backbone):
     def forward(
         self, x: Tensor, state: NetworkState | None = None, lengths: Lengths | None = None
     ) -> tuple[Tensor, NetworkState]:
-        """Read strings, [B, n, input_size], or continue them; see `StackRNN`."""
-        if torch.compiler.is_dynamo_compiling() and (self.stack is not None or lengths is not None):
+        """Read strings, [B, n, input_size], or continue from a state; see `StackRNN`."""
+        stacked = self.stack is not None and not traceable(state)
+        if torch.compiler.is_dynamo_compiling() and (stacked or lengths is not None):
             return untraced(self.forward, x, state, lengths)
         if lengths is None and not isinstance(state, RaggedState):
             return self._read(x, state)
@@ -161,7 +167,11 @@ class Recurrent(Backbone):
     def _read_ragged(
         self, x: Tensor, state: NetworkState | None, lengths: list[int]
     ) -> tuple[Tensor, NetworkState]:
-        """Where the controller runs by itself or by steps, no string has to be read again for its state."""
+        """Read strings of different lengths.
+
+        They are read a second time for their final states only if controller and stack are one operation, or
+        if a controller without a stack was replaced or has hooks.
+        """
         first = self._ready(x, state)
         if self.stack is None and self._untouched(self.controller):
             memory = ControllerState(first.hidden, first.cells)
@@ -188,6 +198,11 @@ class Recurrent(Backbone):
         own = None if state is None else self._own(state)
         check_input(x, self.input_size, None if own is None else own.batch_size)
         refuse_recording()
+        held = next(self.controller.parameters()).dtype
+        if x.dtype != held and not torch.is_autocast_enabled(x.device.type):
+            raise NdstackError(
+                f"input of {x.dtype} given to a network of {held}; use x.to({held}) or network.to({x.dtype})"
+            )
         return self._start(x.shape[0], x.dtype, x.device) if own is None else self._like(own, x)
 
     def _shown(self, x: Tensor, hidden: Tensor, readings: Tensor) -> Tensor:
@@ -197,7 +212,8 @@ class Recurrent(Backbone):
     def in_one_operation(self) -> bool:
         """Whether controller and stack are run together (`ndstack.nn.fused`).
 
-        Not if a part of the network was replaced or has hooks: such a part is called, at every step.
+        This is False if a part of the network was replaced or has hooks, because such a part must be called
+        at every step.
         """
         single = self.controller_kind == "lstm" and self.num_layers == 1
         simple = single and not self.reading_layers and not self.push_hidden
@@ -205,7 +221,7 @@ class Recurrent(Backbone):
 
     @property
     def _drives(self) -> bool:
-        """Whether the stack can be driven by the weights of the layers, instead of what these give."""
+        """Whether the weights of the layers can be used directly, without calling the layers."""
         layers = [layer for layer in (self.actions, self.pushed) if layer is not None]
         return not unmodified.hooked(self.stack) and all(map(unmodified.is_linear, layers))
 
@@ -214,15 +230,16 @@ class Recurrent(Backbone):
         sizes = self.hidden_size if self.reading_layers else read_size
         return unmodified.is_recurrent(controller, self.input_size + sizes, self.hidden_size, self.num_layers)
 
-    def _own(self, state: NetworkState) -> RNNState:
+    def _own(self, state: object) -> RNNState:
         if not isinstance(state, RNNState):
             given = " (h and c, perhaps)" if isinstance(state, tuple) else ""
+            hint = "; the lengths of strings are given by name, lengths=" if isinstance(state, Tensor) else ""
             raise NdstackError(
                 f"a {type(state).__name__}{given} given as the state, expected the RNNState of start() or "
-                "of an earlier call"
+                f"of an earlier call{hint}"
             )
         cells = self.num_layers if controllers.has_cells(self.controller) else 0
-        held: tuple[object, object] = (state.hidden, state.cells)  # a file may say anything
+        held: tuple[object, object] = (state.hidden, state.cells)  # a state from a file may be malformed
         parts = [part for part in held if isinstance(part, tuple)]
         tensors = [tensor for part in parts for tensor in part]
         shape = (state.batch_size, self.hidden_size)
@@ -244,7 +261,7 @@ class Recurrent(Backbone):
             raise NdstackError(
                 f"the input is on {x.device}, but the state on {memory[0].device}; use state.to(device)"
             )
-        if all(tensor.dtype == x.dtype for tensor in memory) or self.in_one_operation:
+        if all(tensor.dtype == x.dtype for tensor in memory) or self.in_one_operation:  # which converts
             return state
         hidden, cells = (tuple(tensor.to(x.dtype) for tensor in part) for part in (state.hidden, state.cells))
         return RNNState(hidden, cells, state.stack)
@@ -260,17 +277,17 @@ class Recurrent(Backbone):
     def _lstm(self, x: Tensor) -> tuple[Tensor, LSTMWeights]:
         """Return what the input contributes to the gates, [B, n, 4H], and the weights, for `run_lstm`."""
         assert isinstance(self.controller, torch.nn.RNNBase)
-        by_input, by_hidden, input_bias, hidden_bias = self.controller.all_weights[0]
-        by_x, by_reading = by_input[:, : self.input_size], by_input[:, self.input_size :]
-        gates = torch.nn.functional.linear(x, by_x, input_bias + hidden_bias)
-        return gates, LSTMWeights(settled(by_reading), settled(by_hidden), *self._controls())
+        input_weight, hidden_weight, input_bias, hidden_bias = self.controller.all_weights[0]
+        x_weight, reading_weight = input_weight[:, : self.input_size], input_weight[:, self.input_size :]
+        gates = torch.nn.functional.linear(x, x_weight, input_bias + hidden_bias)
+        return gates, LSTMWeights(settled(reading_weight), settled(hidden_weight), *self._controls())
 
     def _by_steps(
         self, x: Tensor, state: RNNState, passed: dict[int, RNNState] | None = None
     ) -> tuple[Tensor, Tensor, RNNState]:
         """Return the hidden states [B, n, H], the readings [B, n, R] and the last state, step by step.
 
-        If there are numbers of steps in `passed`, they get the states after so many steps.
+        `passed` maps numbers of steps to states; each entry is replaced by the state after that many steps.
         """
         assert self.stack is not None
         advance, drives = self._stepper(x), self._drives and not self.push_hidden
@@ -297,7 +314,7 @@ class Recurrent(Backbone):
         return torch.stack(hidden, dim=1), torch.stack(readings, dim=1), RNNState(*memory, stack)
 
     def _stepper(self, x: Tensor) -> Callable[[int, Tensor, ControllerState], ControllerState]:
-        """Return a function of the number of a step, the reading and the memory: the controller's step."""
+        """Return a function of a step's number, the reading and the memory that makes the step."""
         controller = self.controller
         if not self._untouched(controller):
             return lambda t, reading, memory: controllers.call_controller(
@@ -341,7 +358,7 @@ def _check_options(
     reading_layers: int,
     output_reading: bool,
 ) -> None:
-    """Raise an error in one line unless the options fit together."""
+    """Raise an `NdstackError` unless the options fit together."""
     if stack is not None and not isinstance(stack, Stack):
         raise NdstackError(f"{stack!r} given as the stack, expected a Stack of ndstack.stacks, or None")
     if stack is None and (push_hidden or reading_layers or output_reading):

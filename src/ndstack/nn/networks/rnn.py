@@ -20,7 +20,7 @@ from ndstack.nn.networks.backbone import check_input
 from ndstack.nn.networks.padding import Lengths, check_lengths, repack, reverse, transposed, unpack
 from ndstack.nn.networks.recurrent import Recurrent, RNNState
 from ndstack.nn.networks.state import NetworkState
-from ndstack.ops.runtime.tracing import untraced
+from ndstack.ops.runtime.tracing import traceable, untraced
 from ndstack.settings.model import DEFAULTS
 from ndstack.stacks.base import AnyStack
 from ndstack.stacks.state import Device
@@ -64,6 +64,21 @@ class BidirectionalState(NetworkState):
         return tuple(itertools.chain.from_iterable(pairs))
 
 
+_INSTEAD = {
+    "bias": "the layers of a StackRNN have biases; set them to 0 and freeze them",
+    "proj_size": "put a torch.nn.Linear behind the network",
+    "nonlinearity": 'controller="rnn" has tanh units; register a controller of your own for others',
+}
+"""What to do instead of arguments that `torch.nn.LSTM` or `torch.nn.RNN` has."""
+
+
+def _refuse(unsupported: dict[str, object]) -> None:
+    """Raise an `NdstackError` if there are arguments that a `StackRNN` does not take."""
+    for name, value in unsupported.items():
+        hint = _INSTEAD.get(name, "see help(ndstack.nn.StackRNN)")
+        raise NdstackError(f"{name}={value!r} given, which StackRNN does not take; {hint}")
+
+
 class StackRNN(Recurrent):
     """A controller and a stack, called like `torch.nn.LSTM`, with `batch_first=True` unless told otherwise.
 
@@ -87,6 +102,9 @@ class StackRNN(Recurrent):
         bidirectional: whether a second network, `backwards`, with a stack of its own, reads from right to
             left; outputs of both are put side by side.
         batch_first: whether inputs and outputs are [B, n, size]; if not, [n, B, size].
+        device: the device of the parameters; torch's default if not given.
+        dtype: the dtype of the parameters; torch's default if not given.
+        unsupported: other arguments of `torch.nn.LSTM`, which cause an error that says what to do instead.
     """
 
     def __init__(
@@ -104,7 +122,11 @@ class StackRNN(Recurrent):
         dropout: float = 0.0,
         bidirectional: bool = False,
         batch_first: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        **unsupported: object,
     ) -> None:
+        _refuse(unsupported)
         bidirectional = check_flag("bidirectional", bidirectional)
         super().__init__(
             input_size,
@@ -134,6 +156,10 @@ class StackRNN(Recurrent):
                 dropout=dropout,
             )
             self.output_size *= 2
+        self.to(device=device, dtype=dtype)
+
+    def flatten_parameters(self) -> None:
+        """Do nothing; code that was written for `torch.nn.LSTM` may call it."""
 
     def arguments(self) -> dict[str, object]:
         """Return the arguments that make the same network again."""
@@ -175,7 +201,8 @@ class StackRNN(Recurrent):
             strings of different lengths, and a `BidirectionalState` if there are two directions. With
             lengths, outputs after the end of each string are zeros, and its state is that at its end.
         """
-        if torch.compiler.is_dynamo_compiling() and (self.stack is not None or lengths is not None):
+        stacked = self.stack is not None and not traceable(state)
+        if torch.compiler.is_dynamo_compiling() and (stacked or lengths is not None):
             return untraced(self.forward, x, state, lengths)  # at once, so that it is one break in the graph
         if isinstance(x, PackedSequence):
             if lengths is not None:

@@ -100,7 +100,7 @@ def normalize(shape, actions, work):
 
 @kernel
 def normalize_back(shape, actions, grads, work):
-    """Turn the derivatives by normalised log weights into those by the logits, in place."""
+    """Turn derivatives with respect to normalised log weights into those with respect to logits, in place."""
     Q = shape.states
     K = Q * shape.symbols
     replace, pop = K * K, 2 * K * K
@@ -229,10 +229,10 @@ def backward(
     Args:
         adjoint, carried: see `scan_loops.backward`.
         net: the weights, as there; the bias does not count.
-        given: derivatives by h_1..h_n, r_1..r_n, c_n, the actions and the vectors; those by readings and
-            actions may be missing, [B, 0, ...].
-        out: derivatives by the gates, the controls, h_0, c_0, r_0 and the vectors before the call,
-            to be written; [B, n, 4H], [B, n, C], [B, H], [B, H], [B, R], [B, start + n + 1, m].
+        given: derivatives with respect to h_1..h_n, r_1..r_n, c_n, the actions and the vectors; those of
+            readings and actions may be missing, [B, 0, ...].
+        out: derivatives with respect to the gates, the controls, h_0, c_0, r_0 and the vectors before the
+            call, to be written; [B, n, 4H], [B, n, C], [B, H], [B, H], [B, R], [B, start + n + 1, m].
     """
     times = start + trace.gates.shape[1] + 1
     work = make_work(shape, times, past.chart)

@@ -24,12 +24,14 @@ from ndstack.ops.nondeterministic.guarded_steps import (
     History,
     Stepped,
     join_history,
+    merge_history,
     run_steps,
     start_chart,
 )
 from ndstack.ops.nondeterministic.invalid_sequences import invalid_steps, invalidate_together, mark, withhold
 from ndstack.ops.nondeterministic.log_space import in_log_space
 from ndstack.ops.nondeterministic.portable.chart import DeviceChart
+from ndstack.ops.nondeterministic.portable.fixed import FixedChart, start_fixed, step_fixed
 from ndstack.ops.nondeterministic.portable.steps import distrusted, start_device_chart, warn_of_loss
 from ndstack.ops.nondeterministic.precision_guard import next_format, redo
 from ndstack.ops.nondeterministic.settings import Setting, action_sizes
@@ -38,6 +40,7 @@ __all__ = [
     "Advanced",
     "Chart",
     "DeviceChart",
+    "FixedChart",
     "History",
     "PackedChart",
     "Setting",
@@ -51,6 +54,7 @@ __all__ = [
     "invalidate_together",
     "join_history",
     "mark",
+    "merge_history",
     "next_format",
     "redo",
     "run_fused",
@@ -58,6 +62,8 @@ __all__ = [
     "scan",
     "start_chart",
     "start_device_chart",
+    "start_fixed",
+    "step_fixed",
     "warn_of_loss",
     "withhold",
 ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from ndstack.ops.nondeterministic.portable.chart import DeviceChart
 from ndstack.ops.nondeterministic.settings import Setting
 from ndstack.ops.runtime.lazy import LazyModule
 
@@ -26,19 +27,27 @@ def kernels(backend: str) -> portable.Kernels:
     return found
 
 
-def fuses(setting: Setting, reads_all: bool) -> bool:
+def fuses(setting: Setting, times: int) -> bool:
     """Whether an LSTM and such a stack are one operation on a GPU (see `triton.run`).
 
     Args:
-        reads_all: whether readings are the plain probabilities of stacks of symbols with weights as given.
+        times: for how many times a chart has to have room; its places are counted in 32 bits.
     """
-    plain = setting.window is None and setting.bottom_fix and not setting.attend
-    return setting.backend == "triton" and plain and reads_all
+    return setting.backend == "triton" and (setting.states * setting.symbols * times) ** 2 < 2**31
 
 
 def run_fused(
-    inputs: Tensor, weights: Sequence[Tensor], first: Sequence[Tensor], setting: Setting
+    inputs: Tensor,
+    weights: Sequence[Tensor],
+    first: Sequence[Tensor],
+    vectors: Tensor | None,
+    chart: DeviceChart,
+    *,
+    normalized: bool,
+    by_state: bool,
 ) -> triton_run.FusedRun:
-    """An LSTM with its action layer and fresh stacks over whole sequences, where `fuses` says so."""
-    found: triton_run.FusedRun = triton_run.run(inputs, weights, first, setting)
+    """An LSTM with its action layer and its stacks over whole sequences, where `fuses` says so."""
+    found: triton_run.FusedRun = triton_run.run(
+        inputs, weights, first, vectors, chart, normalized=normalized, by_state=by_state
+    )
     return found

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 else:
     forward = LazyModule("ndstack.ops.nondeterministic.cpu.forward")
 
-_LARGEST_SIZE, _LARGEST_CHART = 10_000_000, 2**31
-_MOST_KINDS = 10_000
+_LARGEST_SIZE, _LARGEST_CHART, _MOST_KINDS = 10_000_000, 2**31, 10_000
+"""Limits for charts from files: on times and sizes, on numbers in all charts, and on configuration types."""
 
 
 class PackedChart(NamedTuple):
@@ -52,14 +52,16 @@ class PackedChart(NamedTuple):
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Chart:
-    """The charts of a batch of stacks after some step; a value, which nobody changes.
+    """The charts of a batch of stacks on a CPU after some step, treated as immutable.
 
     Attributes:
         store: where the numbers are.
-        lost: [B, K + 1], log of a bound on the mass of runs lost to underflow, and the smallest positive
-            number of the whole chart. The first number is inf if the chart is not to be trusted, nan if its
-            sequence is invalid (see `invalid_sequences`).
-        time: how many steps there have been; with a window, since the chart was moved.
+        lost: [B, K + 1]. The first K numbers are logs of bounds on the mass of runs lost to underflow, for
+            each configuration type; the first of them is inf if the chart is not to be trusted, and nan if
+            its sequence is invalid (see `invalid_sequences`). The last number is the smallest positive one of
+            the whole chart.
+        time: the newest time in the store. Without a window this is the number of steps so far; with one it
+            is smaller once the chart has been moved.
         links: what represents the chart in the graph of derivatives; the token, if it is part of a chain.
         chain: the chain of steps that the chart is part of.
         log_space: the same charts in log space, if there is a sequence that float64 has lost.
@@ -74,7 +76,7 @@ class Chart:
 
     @classmethod
     def empty(cls, batch: int, layout: Layout, bottom_fix: bool, dtype: torch.dtype) -> Self:
-        """Charts at time 0 that no derivatives will be asked for, in memory that holds anything."""
+        """Charts without derivatives, in uninitialised memory; the first step writes time 0."""
         lost = empty(torch.float64, *layout.shapes(batch)[5])
         return cls(Store.empty(batch, layout, bottom_fix, dtype), lost)
 
@@ -89,7 +91,7 @@ class Chart:
         steps: int,
         dtype: torch.dtype,
     ) -> Self:
-        """Charts at time 0, with room for `steps` steps or more.
+        """Charts at time 0, with room for `steps` steps or more; the first step writes its numbers.
 
         Args:
             band: the window D, or 0 without one.
@@ -131,8 +133,8 @@ class Chart:
         """The chart as part of a chain of steps, a new one if need be.
 
         Args:
-            differentiable: whether the steps to come are to be differentiated. Steps before them without
-                derivatives are no part of the chain then.
+            differentiable: whether the steps to come are to be differentiated. If so, earlier steps without
+                derivatives are not part of the chain.
         """
         chain = self.chain
         if chain is not None and chain.store is not self.store:
@@ -151,7 +153,7 @@ class Chart:
         return Chart(store, own.lost, self.time, (enclose(own.links, chain),), chain), chain
 
     def grow(self, steps: int) -> Chart:
-        """The same chart in memory where `steps` more steps can be written, by the caller and nobody else."""
+        """The same chart in memory where `steps` more steps can be written, exclusively by the caller."""
         old, time, band = self.store, self.time, self.store.layout.band
         enough, may_write = time + steps + 1 <= old.layout.times, old.filled.claim(time)
         if enough and may_write:
@@ -171,7 +173,7 @@ class Chart:
         return Chart(store, self.lost.clone(), time - shift, links, chain)
 
     def arrays(self, end: int) -> tuple[forward.Shape, forward.Past]:
-        """For compiled loops over whole sequences, which will write the times up to `end`."""
+        """Return the arrays for compiled loops over sequences, which will write the times up to `end`."""
         store, at = self.store, self.store.layout
         if not 0 <= end < at.times:
             raise NdstackError(f"a chart of {at.times} times given to step {end}")
@@ -195,7 +197,7 @@ class Chart:
 
     @classmethod
     def unpack(cls, packed: PackedChart) -> Chart:
-        """The chart that `pack` took apart, the same numbers at the same places; ValueError if it is none."""
+        """Return the chart that `pack` took apart; raise ValueError if it is malformed."""
         at, time, columns = _checked_layout(packed), packed.time, packed.columns
         batch, seen, first = len(columns), at.columns_seen(time), at.first_seen(time)
         each = (batch, time + 1 - first, at.kinds)

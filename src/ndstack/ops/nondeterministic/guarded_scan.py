@@ -59,7 +59,8 @@ def _guarded(actions: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
     trusted: list[Tensor] = []
     if setting.backend != "cpu":
         differentiable = actions.requires_grad and torch.is_grad_enabled()
-        memory.check_room(automaton_of(setting), len(actions), actions.shape[1], actions, differentiable)
+        batch, steps = actions.shape[:2]
+        memory.check_room(automaton_of(setting), batch, steps, actions.dtype, actions.device, differentiable)
     reading, attention = _Fast.apply(actions, setting, trusted)
     results = (reading, attention) if setting.attend else (reading,)
 

@@ -2,8 +2,8 @@
 
 A stack carries, beside its chart, the log weights of all steps so far. Where a chart in float32 is not to be
 trusted, it is made again from these in float64; where float64 is not enough, the readings come from log
-space. With a window the log weights are forgotten after a while, so charts with a window are in float64 from
-the beginning.
+space. With a window the log weights are forgotten after a while, if log space has not been needed; so charts
+with a window are in float64 from the beginning.
 
 On the CPU this is done by compiled code, after every call; on other devices by torch operations, as
 `portable.steps` says.
@@ -20,13 +20,11 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
-from ndstack.ops.nondeterministic import memory
 from ndstack.ops.nondeterministic.chart import Chart
 from ndstack.ops.nondeterministic.cpu.steps import advance
-from ndstack.ops.nondeterministic.log_space import LogSpaceChart
+from ndstack.ops.nondeterministic.log_space import LogSpaceChart, ending
 from ndstack.ops.nondeterministic.portable import steps as on_device
 from ndstack.ops.nondeterministic.portable.chart import DeviceChart
-from ndstack.ops.nondeterministic.portable.scan import automaton_of
 from ndstack.ops.nondeterministic.precision_guard import next_format, redo
 from ndstack.ops.nondeterministic.precision_limits import LIMITS
 from ndstack.ops.nondeterministic.settings import Setting, action_sizes
@@ -94,8 +92,9 @@ def _steps_on_device(
     batch, steps, device = len(weights), weights.shape[1], weights.device
     if chart is None:
         differentiable = weights.requires_grad and torch.is_grad_enabled()
-        memory.check_room(automaton_of(setting), batch, time + steps, weights, differentiable)
-        chart = on_device.start_device_chart(setting, batch, time + steps, weights.dtype, device)
+        chart = on_device.start_device_chart(
+            setting, batch, time + steps, weights.dtype, device, differentiable
+        )
         if time:
             past = join_history(history or (), setting, batch, time)
             chart = on_device.advance_device_chart(setting, chart, past.to(chart.dtype)).chart
@@ -150,12 +149,12 @@ def _steps(setting: Setting, chart: Chart, history: History | None, weights: Ten
         wide, given = chart.log_space, weights
         if wide is None:
             given = all_weights()
-            wide = LogSpaceChart.start(setting, *given.shape[:2])
+            wide = LogSpaceChart.start(setting, len(given), given.shape[1] if setting.window is None else 0)
         better, places, wide = wide.advance(given)
         results, wider = [done.reading], [better[:, -steps:]]
         if done.attention is not None:
             results.append(done.attention)
-            wider.append(places[:, -steps:, :, -done.attention.shape[-1] :])
+            wider.append(ending(places[:, -steps:], done.attention.shape[-1]))
         reading, *attention = redo(results, done.untrusted(), lambda rows: [part[rows] for part in wider])
         after = dataclasses.replace(done.chart, log_space=wide)
         return Stepped(reading, attention[0] if attention else None, after)
@@ -171,6 +170,19 @@ def _warn_if_lost(chart: Chart) -> None:
             RuntimeWarning,
             stacklevel=2,
         )
+
+
+def merge_history(history: History, weights: Tensor) -> History:
+    """The history after some steps [B, n, A], in few parts, each of them longer than the next."""
+
+    def follows(part: object) -> bool:  # a file may hold anything
+        if not isinstance(part, Tensor) or part.dim() != 3 or part.shape[::2] != weights.shape[::2]:
+            return False
+        return part.dtype == weights.dtype and part.device == weights.device
+
+    while history and follows(history[-1]) and history[-1].shape[1] <= weights.shape[1]:
+        weights, history = torch.cat([history[-1], weights], 1), history[:-1]
+    return (*history, weights)
 
 
 def join_history(history: History, setting: Setting, batch: int, time: int | None = None) -> Tensor:

@@ -18,6 +18,9 @@ from ndstack.ops.nondeterministic import reference
 from ndstack.ops.nondeterministic.invalid_sequences import invalid_steps, mark, withhold
 from ndstack.ops.nondeterministic.settings import Setting, shaped
 
+_FEWEST_STEPS = 16
+"""For how many steps at least a chart with a window gets room."""
+
 
 def in_log_space(
     actions: Tensor, setting: Setting, vectors: Tensor | None = None, bottom: Tensor | None = None
@@ -96,28 +99,41 @@ class LogSpaceChart:
         like = torch.empty(batch, steps, *kinds, setting.states, dtype=torch.float64)
         return cls(reference.Stepper(like, None, setting.window, setting.bottom_fix), setting)
 
-    @property
-    def time(self) -> int:
-        """How many steps there have been."""
-        return self.stepper.time
-
     def map(self, change: Callable[[Tensor], Tensor]) -> LogSpaceChart:
         """The same charts with every tensor changed."""
         return LogSpaceChart(self.stepper.map(change), self.setting)
 
     def advance(self, actions: Tensor) -> tuple[Tensor, Tensor, LogSpaceChart]:
-        """Readings [B, n, K], attention [B, n, K, time + n + 1] (or nothing), and the charts afterwards.
+        """Readings [B, n, K], attention [B, n, K, j] (or nothing), and the charts afterwards.
+
+        The last place of the attention is that of the element pushed by the last step; places that are
+        missing at the beginning have no weight.
 
         Args:
             actions: [B, n, A], log weights in float64.
         """
         invalid = invalid_steps(actions)
         valid = shaped(actions if invalid is None else withhold(actions, invalid), self.setting)
-        stepper = self.stepper.successor(actions.shape[1])
-        results = [stepper.step(*(part[:, t] for part in valid)) for t in range(actions.shape[1])]
-        alpha, places = (torch.stack(parts, 1) for parts in zip(*results, strict=True))
-        _, reading, attention = _shares(alpha, places[..., : stepper.time + 1], self.setting)
-        return reading, attention, LogSpaceChart(stepper, self.setting)
+        steps, window, stepper = actions.shape[1], self.setting.window, self.stepper
+        chunk = steps if window is None else max(window, _FEWEST_STEPS)
+        readings, attentions = [], []
+        for first in range(0, steps, chunk):
+            end = min(first + chunk, steps)
+            stepper = stepper.successor(end - first)
+            results = [stepper.step(*(part[:, t] for part in valid)) for t in range(first, end)]
+            alpha, places = (torch.stack(parts, 1) for parts in zip(*results, strict=True))
+            _, reading, attention = _shares(alpha, places[..., : stepper.time + 1], self.setting)
+            readings.append(reading)
+            if self.setting.attend:
+                attentions.append(torch.nn.functional.pad(attention, (0, steps - end)))
+        width = max((part.shape[-1] for part in attentions), default=0)
+        attention = torch.cat([ending(part, width) for part in attentions] or [actions.new_zeros(0)], 1)
+        return torch.cat(readings, 1), attention, LogSpaceChart(stepper, self.setting)
+
+
+def ending(places: Tensor, width: int) -> Tensor:
+    """The last places [..., width] of an attention, after zeros if it has fewer."""
+    return torch.nn.functional.pad(places, (width - places.shape[-1], 0))
 
 
 def log_sum(x: Tensor) -> Tensor:

@@ -97,15 +97,20 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def check_room(
-    automaton: Automaton, batch: int, steps: int, like: torch.Tensor, differentiable: bool
+    automaton: Automaton,
+    batch: int,
+    steps: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    differentiable: bool,
 ) -> None:
     """Raise an error in one line, which says what to reduce, if sequences do not fit the free memory.
 
     Args:
-        like: a tensor of their dtype and on their device.
+        dtype, device: of the charts.
         differentiable: whether there will be a backward pass.
     """
-    device, found = like.device, plan(automaton, batch, steps, dtype=like.dtype)
+    found = plan(automaton, batch, steps, dtype=dtype)
     needed = max(found.forward, found.backward) if differentiable else found.forward
     if needed < LARGE:
         return

@@ -87,14 +87,13 @@ class Chart:
         """Everything that later steps read."""
         return [self.gamma, self.alpha] + ([] if self.zeta is None else [self.zeta])
 
-    def enlarged(self, steps: int) -> Chart:
-        """A copy with room for `steps` steps."""
-        more = steps + 1 - self.gamma.shape[1]
+    def enlarged(self, steps: int, forgotten: int) -> Chart:
+        """A copy with room for `steps` steps, without the first `forgotten` times."""
 
         def copied(tensor: Tensor, times: int) -> Tensor:
-            """The same numbers, with more places in the dimensions of time."""
-            padding = [0, 0] * (tensor.dim() - 1 - times) + [0, more] * times
-            return torch.nn.functional.pad(tensor, padding, value=self.semiring.zero).clone()
+            """The same numbers, with other places in the dimensions of time."""
+            more = steps + 1 - self.gamma.shape[1]
+            return moved(tensor, times, -forgotten, more + forgotten, self.semiring.zero).clone()
 
         zeta = None if self.zeta is None else copied(self.zeta, 2)
         return dataclasses.replace(self, gamma=copied(self.gamma, 2), alpha=copied(self.alpha, 1), zeta=zeta)
@@ -264,15 +263,20 @@ class Stepper:
             self.links[2] = bottom_link(self.links[2], bottom)
 
     def successor(self, steps: int) -> Stepper:
-        """A stepper at the same time, with room for `steps` more steps, which leave this one as it is."""
+        """A stepper with room for `steps` more steps, which leave this one as it is.
+
+        It is at the same time; with a window, perhaps, at an earlier one, because the chart is moved.
+        """
         new, end = copy.copy(self), self.time + steps
         if self.filled.claim(self.time) and end <= self.steps:
             return new
-        new.steps = self.steps if end <= self.steps else max(end, 2 * self.time)
-        new.chart, new.filled = self.chart.enlarged(new.steps), Filled(end)
-        resized: Callable[[Tensor, Tensor], Tensor] = _Enlarged.apply
+        forgotten = max(0, self.time - self.chart.window)
+        new.time, end = self.time - forgotten, end - forgotten
+        new.steps = max(end, 2 * new.time)
+        new.chart, new.filled = self.chart.enlarged(new.steps, forgotten), Filled(end)
+        resized: Callable[[Tensor, Tensor, int], Tensor] = _Enlarged.apply
         pairs = zip(self.links, new.chart.tensors(), strict=True)
-        new.links = [resized(link, tensor) for link, tensor in pairs]
+        new.links = [resized(link, tensor, forgotten) for link, tensor in pairs]
         return new
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Stepper:
@@ -359,10 +363,17 @@ class _Enlarged(torch.autograd.Function):
     """Brings the gradient of an enlarged chart to the chart that it was copied from."""
 
     @staticmethod
-    def forward(ctx: Any, link: Tensor, enlarged: Tensor) -> Tensor:
-        ctx.kept = tuple(slice(size) for size in link.shape)
+    def forward(ctx: Any, link: Tensor, enlarged: Tensor, forgotten: int) -> Tensor:
+        ctx.forgotten, ctx.times = forgotten, 1 if link.dim() == 4 else 2
+        ctx.more = enlarged.shape[1] - link.shape[1]
         return link.new_zeros(()).expand(enlarged.shape)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        return grads[0][ctx.kept], None
+        return moved(grads[0], ctx.times, ctx.forgotten, -ctx.more - ctx.forgotten, 0.0), None, None
+
+
+def moved(tensor: Tensor, times: int, before: int, after: int, fill: float) -> Tensor:
+    """A tensor [B, ...] with more places, or fewer, at both ends of its first `times` dimensions of time."""
+    padding = [0, 0] * (tensor.dim() - 1 - times) + [before, after] * times
+    return torch.nn.functional.pad(tensor, padding, value=fill)

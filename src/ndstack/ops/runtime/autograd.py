@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from ndstack.errors import NdstackError
-from ndstack.ops.runtime.tracing import refuse_recording, transformed, untraced
+from ndstack.ops.runtime.tracing import refuse_recording, traceable, transformed, untraced
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
@@ -101,7 +101,7 @@ def opaque_in_own_precision(function: Callable[_Given, _Result]) -> Callable[_Gi
 
     @functools.wraps(function)
     def call(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
-        if torch.compiler.is_dynamo_compiling():
+        if torch.compiler.is_dynamo_compiling() and not traceable(*arguments):
             return untraced(call, *arguments, **options)
         refuse_recording()
         if not autocast_enabled():

@@ -1,7 +1,8 @@
 """What happens when torch traces or transforms the operations of stacks.
 
 `torch.compile` calls these operations as they are, between the graphs that it makes of everything else: they
-are compiled already, and numba's compiler must not be traced. `torch.export` records operations of torch,
+are compiled already, and numba's compiler must not be traced. Only steps of stacks of fixed capacity are
+traced. `torch.export` records operations of torch,
 which the portable backend consists of. `torch.jit` and, for nondeterministic stacks, the transforms of
 `torch.func` are refused in one line.
 """
@@ -26,7 +27,7 @@ def opaque(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
 
     @functools.wraps(function)
     def call(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
-        if torch.compiler.is_dynamo_compiling():
+        if torch.compiler.is_dynamo_compiling() and not traceable(*arguments):
             return untraced(function, *arguments, **options)
         refuse_recording()
         return function(*arguments, **options)
@@ -40,6 +41,14 @@ def untraced(function: Callable[..., _Result], *arguments: object, **options: ob
 
     result: _Result = dynamo.call(function, *arguments, **options)
     return result
+
+
+def traceable(*arguments: object) -> bool:
+    """Return whether one of them is a state whose steps `torch.compile` can look into.
+
+    Such steps are operations of torch on tensors whose shapes do not change (stacks of fixed capacity).
+    """
+    return any(getattr(argument, "traceable", False) is True for argument in arguments)
 
 
 def transformed() -> bool:

@@ -52,6 +52,22 @@ class Fixed:
         return lambda *given, **named: self.kernel[grid](*given, **named, **self.options)
 
 
+class Placed:
+    """A kernel that runs where its tensors are; Triton itself starts it on the current device."""
+
+    def __init__(self, tuned: Any) -> None:
+        self.tuned = tuned
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., object]:
+        """Return a function that starts the programs of a grid; its first argument is a tensor."""
+
+        def start(*given: Any, **named: Any) -> object:
+            with torch.cuda.device(given[0].device):
+                return self.tuned[grid](*given, **named)
+
+        return start
+
+
 def kernel(
     configurations: Sequence[dict[str, int]], key: Sequence[str], changes: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Any]:
@@ -74,6 +90,6 @@ def kernel(
             for each, one in zip(sizes, configurations, strict=True)
         ]
         tuned = triton.autotune(configs=choices, key=list(key), restore_value=list(changes))
-        return tuned(compiled)
+        return Placed(tuned(compiled))
 
     return make

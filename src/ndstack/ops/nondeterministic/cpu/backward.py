@@ -65,7 +65,7 @@ class Later(NamedTuple):
         used: E_b A[r; k, u, y] of all later steps t, in rows from k = first(t) on, as long as those of
             `back`; at `use_of` (t, k) + r * room + u * S + y.
         begin, end: the call's steps are begin + 1 .. end.
-        older: whether the derivatives by what came before them are wanted.
+        older: whether the derivatives of what came before them are wanted.
     """
 
     wreplace: np.ndarray

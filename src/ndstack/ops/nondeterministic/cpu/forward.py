@@ -16,11 +16,12 @@ at b at time t. With lr the normalised log alpha[t-1], step t is
                     + sum_{k, u} e^{mp_r - la_b} A[r; k, u, y] P_k[i, a | (u, y)]
     P_t[t-1, a | b] = e^{lr_a + push[a, b] - la_b}
 
-where kept_k[b] is the mass of the column (k, b) that the window still holds at time t: 1 without a
-window, save that nothing stands below the initial bottom without the bottom fix.
+where kept_k[b] is the mass of the column (k, b) that the window still holds at time t. Without a window it is
+1, but for the initial bottom symbol without the bottom fix, for which it is 0.
 
 The factors of P_t are written WU[a, b] = e^{lr_a + push[a, b] - la_b}, E_b = e^{mp_r - la_b} with b = (r, y),
-and WR[d, b] = e^{lr_d + replace[d, b] - la_b}. In the code:
+and WR[d, b] = e^{lr_d + replace[d, b] - la_b}. W stands for weight, U for push, R for replace, CP for
+conditional pop, mp for the largest pop, la and lr for log alpha before and after normalising. In the code:
 
     lr   log_alpha[t-1]     mp   best_pop     CP   wpop       A   popped
     la   log_total[t]       WU   wpush        WR   wreplace   E   epop
@@ -98,7 +99,7 @@ class Work(NamedTuple):
     uncovering: np.ndarray  # [Q * length], E A
     pattern: np.ndarray  # [16 * S], numbers for each y, again and again
     places: Places
-    cell: np.ndarray  # one vector
+    cell: np.ndarray  # room for one SIMD vector
     off: np.ndarray
     weights: np.ndarray
     counts: np.ndarray
@@ -150,7 +151,7 @@ def first_of(shape, t):
 
 @kernel
 def lowest_of(shape, t):
-    """The first k at which a symbol that step t pops can have been pushed."""
+    """The smallest k such that what a pop at step t uncovers, at time k, stands on a time in the window."""
     return t - shape.band + 1 if shape.band > 0 and t >= shape.band else 0
 
 
@@ -215,14 +216,14 @@ def pop_weights(shape, past, t, pop, work):
 def totals(shape, past, t, push, replace, work):
     """log alpha[t], normalised and not, and the weights of push, replace and pop."""
     K = shape.states * shape.symbols
-    wpush, wreplace, epop, share = work.wpush, work.wreplace, work.epop, work.kept
-    before, best = past.log_alpha[t - 1], past.log_total[t]
+    wpush, wreplace, epop, kept = work.wpush, work.wreplace, work.epop, work.kept
+    before, best = past.log_alpha[t - 1], past.log_total[t]  # first the largest terms, then log alpha[t]
     for b in range(K):
         mass = work.uncovered[b]
         epop[b] = work.best_pop[b // shape.symbols] if mass > 0 else -math.inf
         best[b] = epop[b] + math.log(mass) if mass > 0 else -math.inf
     for d in range(K):
-        row, up, held = d * K, before[d], before[d] if share[d] > 0 else -math.inf
+        row, up, held = d * K, before[d], before[d] if kept[d] > 0 else -math.inf
         for b in range(K):
             x, y = up + push[row + b], held + replace[row + b]
             wpush[row + b], wreplace[row + b] = x, y
@@ -237,12 +238,12 @@ def totals(shape, past, t, push, replace, work):
             wpush[d + b] -= top[b]
             wreplace[d + b] -= top[b]
     exp_each(work.joint)
-    total = top
+    total = top  # the same memory
     for b in range(K):
         total[b] = epop[b] * work.uncovered[b]
     for d in range(K):
         for b in range(K):
-            total[b] += wpush[d * K + b] + wreplace[d * K + b] * share[d]
+            total[b] += wpush[d * K + b] + wreplace[d * K + b] * kept[d]
     for b in range(K):
         best[b] += math.log(total[b]) if best[b] > -math.inf else 0.0
         total[b] = 1 / total[b] if total[b] > 0 else 0.0
@@ -261,7 +262,7 @@ def totals(shape, past, t, push, replace, work):
 def scale_pops(shape, t, work, room, length, out, first, apart):
     """out[first + r * apart + (k, u, y)] = E_b A[r; k, u, y], and 0 for the bottom that nothing stands below.
 
-    Its products may be infinite, since `find_kept` does not count them, and infinity times 0 is no number.
+    Its products may be infinite, since `find_kept` does not count them, and infinity times 0 would be nan.
     """
     S = shape.symbols
     K, low = shape.states * S, first_of(shape, t)
@@ -277,7 +278,7 @@ def scale_pops(shape, t, work, room, length, out, first, apart):
 
 @kernel
 def clear(shape, past, t):
-    """Zeros for the columns of time t; with a window, where columns move, all begins with zeros."""
+    """Zeros for the columns of time t; with a window, the store was allocated as zeros."""
     if shape.band == 0:
         first, size = shape.start[t], shape.states * shape.symbols * shape.stride[t]
         fill(past.chart, first, first + size, 0)
@@ -300,7 +301,8 @@ def columns(shape, past, t, work, room):
     step = 2 * lanes(P)
     fill(work.counts, 0, (length + step - 1) // step, K)
     combine(P, work.off, work.weights, K, K, work.counts, length, P, work.pos)
-    scale_pops(shape, t, work, room, length, work.uncovering, length - length, room)
+    zero = length - length  # no literal, for which numba would compile `scale_pops` again
+    scale_pops(shape, t, work, room, length, work.uncovering, zero, room)
     for tile in range((length + step - 1) // step):
         own = low + tile * step // K + 1
         known = t - 1 - (own if own > lowest else lowest)
@@ -321,7 +323,7 @@ def columns(shape, past, t, work, room):
 
 @kernel
 def masses(shape, past, t):
-    """The mass of the columns of time t from each i on."""
+    """The mass of the columns of time t, summed from each i to the end."""
     K = shape.states * shape.symbols
     for b in range(K):
         place = shape.start[t] + b * shape.stride[t]
@@ -371,7 +373,7 @@ def has_invalid_weight(weights):
 
 @kernel
 def not_finite(values):
-    """Whether any of them, an array of one dimension, is no finite number."""
+    """Whether any number of an array of one dimension is not finite."""
     found = False
     for j in range(values.size):
         found |= not abs(values[j]) < math.inf

@@ -7,7 +7,7 @@ Without vectors a reading is p_b = alpha[t, b] / sum alpha. With vectors it is, 
 
 A column of the chart has a place for every (i, a). If v_i is written down at each of them, one row for
 each of its m components, r is nothing but products of columns and rows (`dots`), and its derivatives
-are sums of them (`combine`): with g the derivative by r, and w = p_b g_b,
+are sums of them (`combine`): with g the derivative with respect to r, and w = p_b g_b,
 
     by log gamma[i, a -> t, b], divided by P_t:  sum_c w[b, c] v_i[c]       to be added to G_t
     by v_i[c]:         sum_a U_c[i, a],          U_c[i, a] = sum_b w[b, c] P_t[i, a | b]
@@ -33,7 +33,7 @@ class Rows(NamedTuple):
 
     Attributes:
         size: of a row.
-        vectors, grads: [m * size], the vectors, and the derivatives by them from all steps so far.
+        vectors, grads: [m * size], the vectors, and their derivatives from all steps so far.
         uses: [m * size], U of one step.
         products: [4 * ceil(K / 4) * m].
         weights, turned: [K * m] and [m * K], w.
@@ -141,7 +141,7 @@ def show_back(shape, past, adjoint, t, by_state, rows, work, reading, grad, out)
     """The derivatives of `show`, added to those in `adjoint` and `rows`; by log alpha[t], to `out` [K].
 
     Args:
-        reading, grad: what was shown, and the derivative by it.
+        reading, grad: what was shown, and its derivative.
     """
     S = shape.symbols
     K, m = shape.states * S, rows.at.size
@@ -184,7 +184,7 @@ def _add_uses(uses, vectors, grads, place, length, ends, first):
 
 @kernel
 def read_gradient(shape, rows, j, out):
-    """Add the derivative by the vector of i = j - 1, from all steps so far, to `out` [m]."""
+    """Add the derivative of the vector of i = j - 1, from all steps so far, to `out` [m]."""
     K = shape.states * shape.symbols
     for c in range(out.size):
         place = c * rows.size + j * K

@@ -76,7 +76,7 @@ def _forward(shape, past, b, start, actions, reading, attention, work, limit, st
 
 @kernel
 def reading_gradient(reading, grad, attention, grad_attention, out):
-    """out_b: the derivative by log alpha[t, b], through the reading and the attention of time t.
+    """out_b: the derivative with respect to log alpha[t, b], through the reading and the attention of time t.
 
     p_b = alpha_b / sum alpha, and the attention is divided by alpha_b.
     """
@@ -110,7 +110,7 @@ def backward(
 
     Args:
         adjoint: for a batch; rows lo .. hi - 1 are used if the state is carried, else row 0.
-        carried: whether the derivatives by the chart of time `start` are wanted too.
+        carried: whether the derivatives of the chart of time `start` are wanted, too.
         actions: [B, n, A].
         outputs: reading, attention.
         grad_outputs: likewise.

@@ -265,7 +265,7 @@ def _backward(kind, at, adjoint, b, start, steps, actions_at, outputs, grads_at,
 
 @entry
 def finish(kind, at, adjoint, lo, hi):
-    """After the first step's gradient: the derivatives by the charts before it are complete."""
+    """After the first step's gradient: the derivatives of the charts before it are complete."""
     shape = shape_at(at)
     table = adjoint_table(adjoint)
     work = make_work(shape, table[ADJOINT.end] + 1, numbers(table[ADJOINT.columns], 1, kind))

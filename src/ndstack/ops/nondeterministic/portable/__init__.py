@@ -9,6 +9,7 @@
 | `lost_mass.py` | what underflow can have cost |
 | `scan.py` | whole sequences |
 | `chart.py`, `steps.py` | steps after steps, with a chart that is carried on |
+| `fixed.py` | steps that can be recorded and repeated, with a chart of fixed capacity |
 
 Nothing here looks at a number: no operation waits for the device. What the precision guard has to know is
 kept on the device, too, until somebody asks.

@@ -16,6 +16,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from ndstack.ops.nondeterministic import memory
 from ndstack.ops.nondeterministic.portable.backward import Adjoint
 from ndstack.ops.nondeterministic.portable.store import Automaton, Store
 from ndstack.ops.nondeterministic.store import Filled
@@ -100,6 +101,14 @@ class DeviceChart:
         filled = self.filled if shared else Filled(self.time)
         return DeviceChart(store, *flags, self.time, links, filled, self.watched)
 
+    def room_after(self, steps: int) -> int:
+        """For how many times there is room in memory where `steps` more steps can be written."""
+        time, window = self.time, self.store.automaton.window
+        if time + steps + 1 <= self.store.times:
+            return self.store.times
+        kept = time if window is None else min(time, window)
+        return max(kept + steps + 1, 2 * kept)
+
     def grow(self, steps: int) -> DeviceChart:
         """The same chart in memory where `steps` more steps can be written, by the caller and nobody else."""
         old, time, window = self.store, self.time, self.store.automaton.window
@@ -107,7 +116,10 @@ class DeviceChart:
         if enough and may_write:
             return self
         shift = time - window if window is not None and not enough and time > window else 0
-        times = old.times if enough else max(time - shift + steps + 1, 2 * (time - shift))
+        times = self.room_after(steps)
+        memory.check_room(
+            old.automaton, len(self.lost), times - 1, self.dtype, self.lost.device, self.requires_grad()
+        )
         store = old.moved(time, times, shift)
         move = self.requires_grad()
         links = _MoveLinks.apply(*self.links, store, time, shift) if move else no_links(store)

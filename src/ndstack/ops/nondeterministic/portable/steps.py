@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ndstack.ops.nondeterministic import backends
+from ndstack.ops.nondeterministic import backends, memory
 from ndstack.ops.nondeterministic.invalid_sequences import mark, withhold
 from ndstack.ops.nondeterministic.portable import scan
 from ndstack.ops.nondeterministic.portable.backward import Adjoint
@@ -39,13 +39,23 @@ class DeviceStepped(NamedTuple):
 
 
 def start_device_chart(
-    setting: Setting, batch: int, steps: int, dtype: torch.dtype, device: torch.device
+    setting: Setting,
+    batch: int,
+    steps: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    differentiable: bool = False,
 ) -> DeviceChart:
-    """Charts at time 0; in float64, where there is such a thing, if they have a window."""
+    """Charts at time 0, or an error if so many steps, and their derivatives, do not fit the free memory.
+
+    If they have a window they are in float64, where there is such a thing.
+    """
     dtype = torch.promote_types(dtype, torch.float32)
     if setting.window is not None and has_double(device):
         dtype = torch.float64
-    return DeviceChart.start(scan.automaton_of(setting), batch, steps, dtype, device)
+    automaton = scan.automaton_of(setting)
+    memory.check_room(automaton, batch, steps, dtype, device, differentiable)
+    return DeviceChart.start(automaton, batch, steps, dtype, device)
 
 
 def advance_device_chart(setting: Setting, chart: DeviceChart, weights: Tensor) -> DeviceStepped:

@@ -12,36 +12,40 @@ import torch
 from torch import Tensor
 
 from ndstack.ops.nondeterministic.portable import lost_mass
-from ndstack.ops.nondeterministic.portable.store import NEG, Store
+from ndstack.ops.nondeterministic.portable.store import NEG, Store, rows_of
 from ndstack.ops.nondeterministic.portable.weights import Actions
 from ndstack.ops.nondeterministic.precision_margin import MARGIN
 
 
-def bound(store: Store, actions: Actions, lost: Tensor) -> tuple[Tensor, Tensor]:
-    """The bounds after all steps, [B, K], and which sequences never lost too much, [B]; writes the floors.
+def bound(store: Store, start: int, actions: Actions, lost: Tensor) -> tuple[Tensor, Tensor]:
+    """The bounds after some steps, [B, K], and which sequences never lost too much, [B]; writes the floors.
 
     Args:
-        actions: the log weights of all steps of the chart.
+        start: the time before the steps.
+        actions: the log weights of the steps.
         lost: [B, K], the bounds before them.
     """
-    steps = actions.push.shape[1]
-    norm = torch.logsumexp(store.log_total[:, 1 : steps + 1], -1, keepdim=True)
-    fresh = (_fresh(store, actions) - norm.masked_fill(norm == NEG, 0.0)).exp()
-    after, fine = lost_mass.bound(store, 0, actions, lost, fresh, False)
-    return after, fine & store.columns.flatten(1).sum(-1, dtype=lost.dtype).isfinite()
+    here = slice(start + 1, start + 1 + actions.push.shape[1])
+    norm = torch.logsumexp(store.log_total[:, here], -1, keepdim=True)
+    fresh = (_fresh(store, start, actions) - norm.masked_fill(norm == NEG, 0.0)).exp()
+    after, fine = lost_mass.bound(store, start, actions, lost, fresh, False)
+    new = rows_of(store.columns, store.automaton.states, here.start, here.stop)
+    return after, fine & new.flatten(1).sum(-1, dtype=lost.dtype).isfinite()
 
 
-def _fresh(store: Store, actions: Actions) -> Tensor:
+def _fresh(store: Store, start: int, actions: Actions) -> Tensor:
     """The logarithm of what each step may newly lose at each b, [B, n, K]; -inf where that is nothing."""
     at, (batch, steps, kinds, _) = store.automaton, actions.push.shape
+    here = slice(start + 1, start + 1 + steps)
     tiny = math.log(MARGIN * torch.finfo(store.columns.dtype).tiny)
-    columns = store.columns
-    least = torch.where(columns > 0, columns, math.inf).amin(-1)
-    floor = least.view(batch, at.symbols, -1, at.states).transpose(1, 2).reshape(batch, -1, kinds)
-    store.floor.copy_(floor)
-    floor = floor[:, :steps].to(store.floor.dtype).log()
-    smallest = floor.amin(-1).cummin(1).values[:, :, None]  # of the whole chart before each step
-    before, total = store.log_alpha[:, :steps, :, None], store.log_total[:, 1 : steps + 1]
+    new = rows_of(store.columns, at.states, here.start, here.stop)
+    least = torch.where(new > 0, new, math.inf).amin(-1)
+    least = least.view(batch, at.symbols, -1, at.states).transpose(1, 2).reshape(batch, -1, kinds)
+    store.floor[:, here] = least.to(store.floor.dtype)
+    floor = store.floor[:, : here.stop - 1].log()
+    smallest = floor.amin(-1).cummin(1).values[:, start:, None]  # of the whole chart before each step
+    floor = floor[:, start:]
+    before, total = store.log_alpha[:, start : here.stop - 1, :, None], store.log_total[:, here]
 
     def vanishes(x: Tensor, limit: Tensor) -> Tensor:
         """Where a term x > -inf is below the limit, for some d."""
@@ -55,7 +59,7 @@ def _fresh(store: Store, actions: Actions) -> Tensor:
     event = (last.repeat(1, 1, at.symbols) + smallest < total + tiny) & (total > NEG)
     event |= vanishes(before + actions.push, total[:, :, None] + tiny)
     event |= vanishes(before + actions.replace, total[:, :, None] + tiny - floor[..., None])
-    count = torch.arange(2, steps + 2, device=floor.device, dtype=floor.dtype)[:, None] * kinds
+    count = torch.arange(start + 2, here.stop + 1, device=floor.device, dtype=floor.dtype)[:, None] * kinds
     amount = tiny + count.log()
     first = torch.where(lost_pop, best.repeat(1, 1, at.symbols) + amount, NEG)
     return torch.logaddexp(first, torch.where(event, total + amount, NEG))

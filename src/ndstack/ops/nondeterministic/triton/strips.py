@@ -2,7 +2,8 @@
 """The parts of a block that go step by step, as Triton kernels (see `portable.forward`, `portable.backward`).
 
 A program is a sequence of the batch. Numbers are arranged as in `portable.store`, symbol first; a column of
-the chart is a row of memory, and tiles go along it.
+the chart is a row of memory, and tiles go along it. The pop rule is `leave_column`, the weights of what is
+uncovered, and `combine`, the sum over the uncovered columns.
 """
 
 from __future__ import annotations
