@@ -95,7 +95,7 @@ class _Net(NamedTuple):
 
     layers: tuple[Tensor, Tensor, Tensor, Tensor]
     places: list[int]
-    strides: list[int]
+    strides: tuple[int, int, int]
     again: bool
     wanted: bool
 

@@ -39,6 +39,10 @@ Weights = tuple[Tensor, Tensor, Tensor, Tensor]
 """Of a controller: [4H, R], [4H, H], [C, H], with contiguous rows, and [C], contiguous."""
 
 
+Strides = tuple[int, int, int]
+"""How far the rows of the three matrices are from each other."""
+
+
 class BackwardPass:
     """The derivatives that one backward pass has left for the steps of a chain to come.
 
@@ -150,7 +154,7 @@ class _Driven:
     tensors: list[weakref.ref[Tensor]]
     properties: list[tuple[int, bool]]
     places: list[int]
-    strides: list[int]
+    strides: Strides
     time: int = -1
 
 
@@ -169,7 +173,7 @@ class Chain:
         self.kind = KIND[self.dtype]
         self._passes: dict[int, BackwardPass] = {}
         self._flags, self._used, self._flags_at = np.zeros((0, self.batch), np.uint8), 0, 0
-        self._driven = _Driven([], [], [], [])
+        self._driven = _Driven([], [], [], (0, 0, 0))
         self._gates: Tensor | None = None
         self._gates_used = self._gates_at = 0
         self.hold(store)
@@ -193,7 +197,7 @@ class Chain:
             self._table[CHART.columns :] = self._places
         return self._table_at
 
-    def drive(self, time: int, weights: Weights) -> tuple[bool, list[int], list[int]]:
+    def drive(self, time: int, weights: Weights) -> tuple[bool, list[int], Strides]:
         """Take note of the weights of a controller at the step after this time.
 
         Returns:
@@ -209,12 +213,13 @@ class Chain:
         again, known.time = same and known.time == time, time + 1
         return again, known.places, known.strides
 
-    def _places_of(self, weights: Weights) -> tuple[list[int], list[int]]:
+    def _places_of(self, weights: Weights) -> tuple[list[int], Strides]:
         at, units = self.store.layout, weights[1].shape[1]
-        sizes = (4 * units, at.kinds), (4 * units, units), (at.actions, units)
-        found = [rows(layer, self.dtype, *size) for layer, size in zip(weights, sizes, strict=False)]
+        first, stride = rows(weights[0], self.dtype, 4 * units, at.kinds)
+        second, second_stride = rows(weights[1], self.dtype, 4 * units, units)
+        third, third_stride = rows(weights[2], self.dtype, at.actions, units)
         last = address(weights[3], self.dtype, at.actions)
-        return [*(place for place, _ in found), last], [stride for _, stride in found]
+        return [first, second, third, last], (stride, second_stride, third_stride)
 
     def gates(self, units: int) -> tuple[Tensor, int]:
         """Room for what a controller leaves for its gradient, [B, 4H], at an address in a block of such."""
