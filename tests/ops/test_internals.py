@@ -45,6 +45,20 @@ def test_transforms_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not torch_internals.transforms_active()
 
 
+def test_an_operation_without_a_look_at_transforms() -> None:
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            return 2 * grad
+
+    x = torch.ones(2, requires_grad=True)
+    assert torch.autograd.grad(torch_internals.plain_apply(Double)(x).sum(), x)[0].tolist() == [2.0, 2.0]
+
+
 def test_hooks_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = torch.nn.Linear(1, 1)
     assert not torch_internals.has_hooks(layer)

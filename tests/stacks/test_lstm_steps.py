@@ -204,6 +204,19 @@ def test_weights_and_inputs_with_any_strides() -> None:
             torch.testing.assert_close(mine, other_s)
 
 
+def test_what_a_transform_has_left_behind() -> None:
+    left: list[Tensor] = []
+
+    def loss(x: Tensor) -> Tensor:
+        left.append(2 * x)
+        return x.sum()
+
+    weights, inputs = weights_of(0), inputs_of(1)[:, 0].detach()
+    torch.func.grad(loss)(inputs)
+    found, expected = (step_lstm(STACK, added, weights, *start()) for added in (left[0], 2 * inputs))
+    assert torch.equal(found[1].reading, expected[1].reading)
+
+
 @pytest.mark.parametrize("where", ["inputs", "gradient"])
 def test_a_nan_stays_in_its_sequence(where: str) -> None:
     weights, inputs = weights_of(0), inputs_of(4).detach()

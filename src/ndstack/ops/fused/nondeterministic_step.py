@@ -33,6 +33,7 @@ from ndstack.ops.runtime.autograd import (
     own_precision,
     refuse_second_derivatives,
 )
+from ndstack.ops.runtime.torch_internals import plain_apply
 
 
 class Step(NamedTuple):
@@ -76,10 +77,14 @@ def step(
         contiguous_rows(by_reading), contiguous_rows(by_hidden), contiguous_rows(control), bias.contiguous()
     )  # fmt: skip
     again, places, strides = call.chain.drive(call.start, layers)
-    hidden, cell, shown, actions = _Step.apply(
+    given = (
         call, _Net(layers, places, strides, again, wanted), None if token is reading else token,
         gates, reading, hidden, cell, *(() if again else weights),
     )  # fmt: skip
+    try:
+        hidden, cell, shown, actions = _apply(*given)
+    except RuntimeError:  # a tensor that a transform of torch.func has left behind
+        hidden, cell, shown, actions = _Step.apply(*given)
     return Step(hidden, cell, shown, actions, call.all_trusted, call.chart_after(shown))
 
 
@@ -183,3 +188,6 @@ class _Step(Operation):
             by_weights = weight_gradients_of_steps(current.about_weights)
         current.about_weights.clear()
         return *found, *by_weights
+
+
+_apply = plain_apply(_Step)

@@ -206,7 +206,10 @@ class Chain:
         """
         known, now = self._driven, [(tensor._version, tensor.requires_grad) for tensor in weights]
         same = known.properties == now and same_places(weights, known.places)
-        same = same and all(ref() is own for ref, own in zip(known.tensors, weights, strict=True))
+        if same:
+            (first, second, third, last), tensors = known.tensors, weights
+            same = first() is tensors[0] and second() is tensors[1]
+            same = same and third() is tensors[2] and last() is tensors[3]
         if not same:
             refs = [weakref.ref(tensor) for tensor in weights]
             known = self._driven = _Driven(refs, now, *self._places_of(weights))
