@@ -1,5 +1,7 @@
 """Writes the numbers and pictures of docs/results.md again from the tables: `python docs/results.py`.
 
+So it does for the pages about tasks, whose tables are in results/tasks (`docs/task_results.py`).
+
 What stands between `<!-- made: NAME -->` and `<!-- /made -->` is replaced; the text around it is not.
 """
 
@@ -7,6 +9,8 @@ import re
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
+
+from task_results import PAGES, Tasks
 
 from ndstack import files, plotting
 from ndstack.experiments import figures
@@ -207,7 +211,7 @@ def _chosen(runs: Sequence[Finished], label: str, language: str) -> list[Finishe
     return [one for one in runs if one.label == label and one.language == language]
 
 
-def fill(text: str, page: Page) -> str:
+def fill(text: str, page: Page | Tasks) -> str:
     """The text with all its parts made again."""
 
     def make(found: re.Match[str]) -> str:
@@ -228,6 +232,11 @@ def main() -> None:
         figure = figures.draw_figure(output, experiment, runs_of(tables, experiment))
         if figure is not None:
             plotting.save_figure(figure, HERE / "results" / f"{label}.svg")
+    tasks = Tasks(Tables.read(RESULTS / "tasks"))
+    for name in PAGES:
+        path = HERE / name
+        files.replace(path, fill(path.read_text(encoding="utf-8"), tasks).encode())
+    tasks.draw(HERE / "results")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
-"""Writes a conda-forge recipe for a release: `python packaging/conda_recipe.py dist/ndstack-*.tar.gz URL`.
+"""Writes a conda-forge recipe for a release.
 
-URL is the address from which the source archive can be downloaded. The version and the checksum are those of
+    python packaging/conda_recipe.py dist/ndstack-*.tar.gz URL HOMEPAGE MAINTAINER...
+
+URL is the address from which the source archive can be downloaded, HOMEPAGE that of the project, and a
+MAINTAINER an account on GitHub; conda-forge asks for all of them. The version and the checksum are those of
 the archive, and the dependencies those of pyproject.toml under the names that conda-forge uses. The recipe is
 recipe.yaml beside the archive.
 """
@@ -57,13 +60,18 @@ tests:
       - ndstack --version
 
 about:
+  homepage: {homepage}
   summary: {summary}
   license: {license}
   license_file: LICENSE
+
+extra:
+  recipe-maintainers:
+{maintainers}
 """
 
 
-def recipe(archive: Path, url: str) -> str:
+def recipe(archive: Path, url: str, homepage: str, maintainers: list[str]) -> str:
     """The recipe for a source archive of this version."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     about, backend = project["project"], project["build-system"]["requires"][0]
@@ -78,6 +86,8 @@ def recipe(archive: Path, url: str) -> str:
         backend=_conda(backend),
         entry_points="\n".join(f"      - {name} = {what}" for name, what in about["scripts"].items()),
         run="\n".join(f"    - {_conda(needed)}" for needed in about["dependencies"]),
+        homepage=homepage,
+        maintainers="\n".join(f"    - {name}" for name in maintainers),
         summary=about["description"],
         license=about["license"],
     )
@@ -91,11 +101,11 @@ def _conda(requirement: str) -> str:
 
 def main() -> None:
     """Write the recipe beside the archive."""
-    if len(sys.argv) != 3:
+    if len(sys.argv) < 5:
         sys.exit(__doc__)
-    archive = Path(sys.argv[1])
-    path = archive.with_name("recipe.yaml")
-    path.write_text(recipe(archive, sys.argv[2]), encoding="utf-8")
+    archive, url, homepage, *maintainers = sys.argv[1:]
+    path = Path(archive).with_name("recipe.yaml")
+    path.write_text(recipe(Path(archive), url, homepage, maintainers), encoding="utf-8")
     print(f"{path} written")
 
 

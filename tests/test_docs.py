@@ -107,6 +107,11 @@ def test_the_numbers_of_the_results_are_what_the_tables_say(monkeypatch):
     text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     assert made.fill(text, made.Page(Tables.read(ROOT / "results"))) == text
     assert text.count("<!-- made: ") > 5
+    tasks = made.Tasks(Tables.read(ROOT / "results" / "tasks"))
+    for name in made.PAGES:
+        text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        assert made.fill(text, tasks) == text
+        assert text.count("<!-- made: ") > 1
 
 
 @functools.cache

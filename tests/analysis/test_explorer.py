@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from ndstack import zoo
+from ndstack import languages, zoo
 from ndstack.analysis import StackRuns, most_probable_stacks, stack_wfa_marginals
 from ndstack.analysis.explorer import catalogue as explorer_catalogue
 from ndstack.analysis.explorer.answer import EDGES, STACKS, answer
@@ -56,6 +56,28 @@ def test_models_are_listed_and_described(client):
     assert model["alphabet"][:2] == ["Mary", "a man"]
     assert look(client, "english", model["examples"][0])["accepted"] is True
     assert look(client, "english", model["examples"][1])["accepted"] is True
+    assert client.get("/api/models").json() == [*KINDS, *ZOO, *EXAMPLES]  # whatever has been opened
+    assert "It was not trained" in model["about"]
+    wrong = client.post("/api/look", json={"model": "english", "text": "Mary saw a"})
+    assert "'a' is not in the alphabet of english: Mary, a man, the park" in error(wrong, 400)
+
+
+def test_a_trained_network_says_how_long_its_strings_were_and_how_probable_one_is(client):
+    model = client.get("/api/models/rns-2-3-on-marked-reversal").json()
+    assert "trained on strings of 40 to 80 symbols" in model["about"]
+    assert (
+        "a renormalising nondeterministic stack of 2 states (q0, q1) and 3 symbols (⊥, 1, 2)"
+        in model["about"]
+    )
+    assert all(40 <= len(text) <= 80 for text in model["examples"])
+    note = look(client, model["id"], model["examples"][0])["notes"]["string"]
+    entropy, bound = (float(number) for number in re.findall(r"is (\d+\.\d+)", note))
+    language, low, high = languages.get("marked-reversal"), 40, 80
+    assert bound == pytest.approx(language.lower_bound(model["examples"][:1], lengths=(low, high)), abs=1e-3)
+    assert abs(entropy - bound) < 0.1
+    assert "probable" in note
+    short = look(client, model["id"], "011#110")["notes"]["string"]
+    assert "strings of 40 to 80 symbols, and this one has 7" in short
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,10 @@ def test_load_type_slide_and_change_the_model(page):
     page.run("$('model').value = 'english'; $('model').dispatchEvent(new Event('change'))")
     shown(page, "Mary saw a man in the park with a telescope")
     assert "It accepts this string." in page.run("$('time-note').textContent")
-    assert page.run("[...$('run').options].length") == 3
+    assert page.run("[...$('run').options].map(o => o.textContent)") == [
+        "best, 0.333",
+        "second best and third best: 2 runs, one tree, 0.333 each",
+    ]
 
 
 @pytest.mark.parametrize("model, says", [("sup-3", "no runs"), ("lstm", "no stack")])
@@ -120,11 +123,15 @@ def test_models_without_runs_say_so(page, model, says):
     page.until("view.inputs.length === 0")
 
 
-def test_what_is_wrong_is_said_and_the_picture_stays(browser, page):
+def test_what_is_wrong_is_said_and_the_picture_is_dimmed(browser, page):
     page.run("$('text').value = '(x'; look()")
     message = page.run("$('message').textContent")
     assert message == "'x' is not in the alphabet of dyck: ( ) [ ]"
     assert page.run("view.text") == "([])"
+    opacity = "Number(getComputedStyle($('time-card')).opacity)"
+    assert page.run(f"[$('stale').textContent, {opacity} < 0.5]") == ["Below is still ([]).", True]
+    page.run("$('text').value = '  ()'; look()")
+    assert page.run(f"[view.text, $('stale').textContent, {opacity}]") == ["()", "", 1]
     browser.errors[:] = [one for one in browser.errors if "400 (Bad Request)" not in one]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import pytest
 
@@ -10,6 +11,7 @@ from ndstack.analysis.explorer.export import ALL, export
 from ndstack.analysis.explorer.tour import STEPS
 from ndstack.cli.analysis import explore
 from ndstack.errors import NdstackError
+from ndstack.nn.proofs.recognition import Recognizer
 from tests.analysis.browser import Browser, find_browser
 
 
@@ -63,6 +65,7 @@ def test_the_tour_has_six_steps_that_the_models_can_show(catalogue):
         assert 0 <= step.t <= len(view["inputs"])
         assert len(step.text.split("**")) % 2 == 1
         assert view["accepted"]
+    assert "rns-2-3-on-unmarked-reversal" in catalogue.identifiers()  # the last step names it
     assert catalogue.tour()["first"]
     assert Catalogue(examples=False).tour() == {"first": False, "steps": []}
 
@@ -77,7 +80,15 @@ def test_the_tour_tells_the_truth_about_the_middle(catalogue):
     names = automaton["states"]
     seen = [{names[state] for state, *_ in time["stacks"]} for time in automaton["times"]]
     assert all({"q0", "loop", "trap"} <= states for states in seen[1:])
-    assert [names.index("loop"), [0]] in [one[:2] for one in automaton["times"][-1]["stacks"]]
+    ends = automaton["times"][-1]["stacks"]
+    assert [names.index("loop"), [0]] in [one[:2] for one in ends]
+    assert [one[2] for one in ends] == pytest.approx([1 / 6] * 6, rel=1e-4)
+    assert automaton["accept"] == [names.index(name) for name in ("q0", "loop")]
+    assert automaton["runs"][0]["probability"] == 1
+    odd = catalogue.look(step.model, "aba")["stacks"][0]["automaton"]["posterior"]
+    assert [row.index(max(row)) for row in odd] == [0, 1, 2]
+    assert "compiled from a grammar" in STEPS[0].text
+    assert isinstance(catalogue.source(STEPS[0].model).model, Recognizer)
 
 
 def test_the_site_has_the_answers_of_the_server(catalogue, site):
@@ -87,7 +98,10 @@ def test_the_site_has_the_answers_of_the_server(catalogue, site):
     assert "abababa" in own["examples"]
     assert {"", "a", "bababa", "abbabba"} <= own["strings"].keys()
     assert sum(2**length for length in range(own["complete"] + 1)) <= ALL
-    assert all(len(model["strings"]) >= 2 for model in models.values())
+    assert all(len(model["members"]) >= 2 for model in models.values())
+    assert all(set(model["members"]) <= model["strings"].keys() for model in models.values())
+    assert all(text == text[::-1] for text in own["members"])
+    assert "([)]" in models["dyck"]["strings"].keys() - models["dyck"]["members"]
     for text in ("abababa", "ab"):
         number = own["strings"][text]
         answer = (site / "answers" / f"{number}.js").read_text()
@@ -122,30 +136,85 @@ def test_symbols_cannot_end_the_scripts_of_a_site(tmp_path):
     assert not published(tmp_path / "site")["tour"]["steps"]
 
 
-def test_the_page_begins_with_the_tour_and_each_step_shows_its_part(page):
-    assert page.run("Tour.at") == 0
+SEEN = """(({top, bottom}) => {
+    const tour = $('tour').getBoundingClientRect(), fixed = getComputedStyle($('tour')).position === 'fixed';
+    const above = fixed || document.querySelector('header .lit') ? 0 : tour.bottom;
+    return top >= above && bottom <= (fixed ? tour.top : innerHeight);
+})(document.querySelector('.lit').getBoundingClientRect())"""
+"""Whether the highlighted part can be seen beside the tour."""
+
+
+@pytest.mark.parametrize("width, height", [(1280, 900), (800, 600)])
+def test_the_page_begins_with_the_tour_and_each_step_shows_its_part(page, width, height):
+    page.resize(width, height)
+    page.run("location.hash = '#tour=1'")
     for number, step in enumerate(STEPS):
-        page.until(f"view.text === {json.dumps(step.string)} && state.model === '{step.model}'")
+        page.until(f"Tour.at === {number} && view.text === {json.dumps(step.string)} && !computing")
         assert page.run("$('tour-title').textContent") == step.title
         assert page.run("$('tour-text').textContent") == step.text.replace("**", "")
         page.until("document.querySelectorAll('.lit').length === 1")
-        seen = "(({top, bottom}) => top >= $('tour').getBoundingClientRect().bottom && bottom <= innerHeight)"
-        if step.part != "question":
-            page.until(f"{seen}(document.querySelector('.lit').getBoundingClientRect())")
+        page.until(SEEN, 10)
+        assert page.run("[player, state.t, $('tour-play').hidden]") == [
+            None,
+            0 if step.play else step.t,
+            not step.play,
+        ]
         if step.play:
-            page.until("player && state.t > 0")
-        else:
-            assert page.run("[player, state.t]") == [None, step.t]
+            page.run("$('tour-play').click()")
+            assert page.run("player !== null")
+            page.run("pause(); go(view.inputs.length)")
+            page.until(SEEN, 10)
+            page.run("$('tour-play').click()")
+            assert page.run("player !== null && state.t === 0")
         assert f"tour={number + 1}" in page.run("location.hash")
-        page.run("$('tour-next').click()")
+        page.run("$('tour-next').focus(); $('tour-next').click()")
     assert page.run("$('tour').hidden && Tour.at === -1 && !document.querySelector('.lit')")
+    assert page.run("document.activeElement.id") == "tour-open"
     assert "tour" not in page.run("location.hash")
-    page.run("$('tour-open').click()")
+
+
+def test_the_tour_can_be_opened_at_any_step(page):
+    page.resize(1280, 900)
+    assert page.run("Tour.at") == 0
+    page.run("Tour.close(); $('tour-open').click()")
     page.until("view.text === 'abba' && Tour.at === 0")
     page.run("$('tour-dots').children[4].click()")
     page.until("Tour.at === 4 && view.text === Tour.steps[4].string")
+    page.key("p", "p")
+    page.until("Tour.at === 3 && view.text === Tour.steps[3].string")
     page.run("location.hash = '#tour=2&model=palindromes&text=abba&t=1'")
     page.until("Tour.at === 1 && state.t === 1")
+
+
+def test_an_embedded_tour_does_not_scroll_the_page_around_it(page, site, tmp_path):
+    address = f"{(site / 'index.html').as_uri()}#tour=5"
+    frame = f"<iframe src='{address}' style='width: 700px; height: 500px'></iframe>"
+    (tmp_path / "outer.html").write_text(
+        f"<div style='height: 600px'></div>{frame}<div style='height: 1500px'></div>"
+    )
+    page.open((tmp_path / "outer.html").as_uri())
+    page.until("document.readyState === 'complete' && frames.length === 1")
+    child = page.send("Page.getFrameTree")["frameTree"]["childFrames"][0]["frame"]["id"]
+    world = page.send("Page.createIsolatedWorld", frameId=child)["executionContextId"]
+
+    def inside(script):
+        done = page.send("Runtime.evaluate", expression=script, contextId=world, returnByValue=True)
+        return done["result"].get("value")
+
+    end = time.monotonic() + 30
+    while not inside("document.querySelector('#tree-card.lit') && document.scrollingElement.scrollTop > 100"):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert inside("document.querySelector('#tour-next').click() || true")
+    assert page.run("scrollY") == 0
+
+
+def test_sample_gives_strings_of_the_language_only(page):
+    page.run("Tour.close()")
+    for _ in range(12):
+        text = page.run("sample().then(() => view.text)")
+        assert text == text[::-1]
+    assert page.run("Published.model('dyck').then(one => one.members.length)") >= 2
 
 
 def test_a_published_page_reads_what_it_has_and_says_what_it_has_not(page):
@@ -154,7 +223,15 @@ def test_a_published_page_reads_what_it_has_and_says_what_it_has_not(page):
     page.run("$('text').value = 'abababababab'; look()")
     message = page.until("$('message').className === 'error' && $('message').textContent")
     assert message.startswith("This page works without a server and has all strings of up to ")
-    assert page.run("view.text") == "bbabb"
+    assert page.run("[view.text, $('main').className.includes('stale')]") == ["bbabb", True]
+    for model, text, says in (
+        ("palindromes", "abx", "'x' is not in the alphabet of palindromes: a b"),
+        ("english", "Mary saw a", "'a' is not in the alphabet of english: Mary, a man, the park"),
+    ):
+        page.run(f"choose('{model}', '{text}')")
+        assert page.run("$('message').textContent").startswith(says)
+    page.run("choose('palindromes', ' bbabb ')")
+    page.until("view.text === 'bbabb' && !$('main').className.includes('stale')")
     page.run("[...$('chips').children].find((chip) => chip.textContent === 'abababa').click()")
     page.until("view.text === 'abababa' && $('message').textContent === ''")
     page.run("choose('english')")

@@ -69,6 +69,31 @@ def test_all_runs_in_order(seed):
                 runs.best()
 
 
+@pytest.mark.parametrize("scale", [2.0, 400.0])
+@pytest.mark.parametrize("window, fix", SETTINGS)
+def test_charts_that_are_almost_empty(window, fix, scale):
+    """As those of compiled grammars are; with the greater scale, most shares underflow."""
+    survived = 0
+    for seed in range(6):
+        weights = random_weights(seed, n=7, window=window, bottom_fix=fix, scale=scale, zeros=0.75)
+        enumerated = every_run(weights)
+        for time in range(3, 8):
+            runs = StackRuns(weights).at(time)
+            logs = sorted((run[0] for run in enumerated[time]), reverse=True)
+            assert runs.count() == len(logs)
+            survived += len(logs)
+            if logs:
+                assert runs.log_weight == pytest.approx(np.logaddexp.reduce(logs), rel=1e-12, abs=1e-9)
+                found = [run.log_weight for run in itertools.islice(runs.in_order(), 20)]
+                assert found == pytest.approx(logs[:20], rel=1e-12, abs=1e-9)
+                masses = {}
+                for weight, _, state, stack in enumerated[time]:
+                    masses[state, stack] = np.logaddexp(masses.get((state, stack), -math.inf), weight)
+                best = max(masses.values()) - runs.log_weight
+                assert most_probable_stacks(runs, 1)[0].probability == pytest.approx(math.exp(best))
+    assert survived > 40
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_entropy_weight_and_stacks(seed):
     for runs, wanted in cases(seed):

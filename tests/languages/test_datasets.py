@@ -41,6 +41,8 @@ def test_test_set_has_the_same_number_of_every_length(dataset):
     groups = dataset.test_by_length()
     assert list(groups) == [10, 12, 14, 16, 18, 20, 22, 24]
     assert all(len(words) == 3 and all(len(w) == n for w in words) for n, words in groups.items())
+    some = make_dataset(languages.get("dyck"), 5, SMALL.model_copy(update={"test_step": 3}))
+    assert list(some.test_by_length()) == [10, 16, 22]
 
 
 def test_lengths_are_uniform_over_the_non_empty_ones():

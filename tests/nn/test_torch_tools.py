@@ -317,7 +317,7 @@ def test_onnx(name, tmp_path):
 
 @pytest.mark.compiled
 @pytest.mark.filterwarnings("ignore")  # of torch
-@pytest.mark.parametrize("name", ["vrns", "attention"])
+@pytest.mark.parametrize("name", ["vrns", "attention", "transformer"])
 def test_one_break_in_the_graph_of_torch_compile(name):
     from torch import _dynamo
 
@@ -333,3 +333,18 @@ def test_one_break_in_the_graph_of_torch_compile(name):
     _dynamo.reset()
     found = _dynamo.explain(Network())(torch.randn(2, 5, 3))
     assert (found.graph_count, found.graph_break_count) == (2, 1)
+
+
+@pytest.mark.compiled
+@pytest.mark.filterwarnings("ignore")  # of torch
+@pytest.mark.parametrize("name", ["vrns", "attention", "transformer", "language model"])
+def test_torch_compile_calls_a_whole_network_as_it_is(name):
+    """Graphs around the stack would take longer than they save."""
+    from torch import _dynamo
+
+    _dynamo.reset()
+    if name == "language model":
+        found = _dynamo.explain(models.build("vrns-1-2-2", ("a", "b")))(torch.zeros(2, 5, dtype=torch.long))
+    else:
+        found = _dynamo.explain(RECORDED[name]())(torch.randn(2, 5, 3))
+    assert (found.graph_count, found.op_count) == (0, 0)

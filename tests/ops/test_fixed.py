@@ -17,7 +17,6 @@ from ndstack.nn import RNNState, StackRNN
 from ndstack.ops.lstm import cell
 from ndstack.ops.nondeterministic import FixedChart
 from ndstack.stacks import Nondeterministic, NondeterministicState
-from ndstack.stacks.state import Carried
 
 STACKS: dict[str, dict[str, Any]] = {
     "rns": {"states": 2, "symbols": 3},
@@ -72,12 +71,6 @@ def fixed_start(network: StackRNN, capacity: int) -> RNNState:
     return dataclasses.replace(state, stack=stack.start(2, capacity=capacity)).clone()
 
 
-def tensors_of(state: Carried) -> list[Tensor]:
-    found: list[Tensor] = []
-    state._map(lambda tensor: (found.append(tensor), tensor)[1])
-    return found
-
-
 @every_stack
 def test_a_recorded_step_of_a_network_is_right_for_all_steps(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -89,13 +82,13 @@ def test_a_recorded_step_of_a_network_is_right_for_all_steps(
     def once(given: Tensor, *tensors: Tensor) -> list[Tensor]:
         rest = iter(tensors)
         output, new = network(given, start._map(lambda _: next(rest)))
-        return [output, *tensors_of(new)]
+        return [output, *new._tensors()]
 
     with torch.no_grad():
         expected, _ = network(x[:, :, 0])
         monkeypatch.setattr(cell, "compilable", lambda tensor: False)
-        graph = make_fx(once, tracing_mode="fake", _allow_non_fake_inputs=True)(x[:, 0], *tensors_of(start))
-        now, outputs = tensors_of(start), []
+        graph = make_fx(once, tracing_mode="fake", _allow_non_fake_inputs=True)(x[:, 0], *start._tensors())
+        now, outputs = start._tensors(), []
         with DeviceOnly():
             for t in range(6):
                 output, *now = graph(x[:, t], *now)
@@ -120,14 +113,16 @@ def test_torch_compile_takes_a_step_of_a_network_whole_and_only_once() -> None:
 def test_a_state_keeps_its_memory_while_steps_are_copied_into_it() -> None:
     network = StackRNN(3, 4, Nondeterministic(2, 2, 2))
     x, state = torch.randn(2, 4, 3), fixed_start(network, 4)
-    places = [tensor.data_ptr() for tensor in tensors_of(state)]
+    places = [tensor.data_ptr() for tensor in state._tensors()]
     with torch.no_grad():
         expected, _ = network(x)
         for t in range(4):
             output, new = network(x[:, t : t + 1], state)
             state.copy_(new)
             assert torch.allclose(output[:, 0], expected[:, t], rtol=0, atol=1e-6)
-    assert [tensor.data_ptr() for tensor in tensors_of(state)] == places
+        with pytest.raises(NdstackError, match="a state of other shapes"):
+            state.copy_(fixed_start(network, 5))
+    assert [tensor.data_ptr() for tensor in state._tensors()] == places
     assert len(set(places)) == len(places)
 
 

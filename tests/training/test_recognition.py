@@ -23,6 +23,8 @@ NETWORKS = {
     "lstm": {"hidden": 5},
     "vrns-2-2-2": {"hidden": 5, "output_reading": True},
     "sup-4": {"hidden": 5},
+    "strat-2": {"hidden": 5},
+    "rns-1-2": {"hidden": 5, "reading_layers": 1, "output_reading": True, "normalize_reading": False},
 }
 TRANSFORMERS = {name: {"d_model": 8, "feedforward": 8, "num_layers": 3} for name in ("tf", "tf+vrns-2-2-3")}
 
@@ -159,6 +161,10 @@ def test_a_trial_of_a_sweep_is_measured(tmp_path):
     assert record.accuracy is not None
     assert len(curve) == 1
     assert record.settings.task == "recognize"
+    assert record.accuracy_by_length == {
+        row["length"]: pytest.approx(row["accuracy"], rel=1e-5) for row in test["by_length"]
+    }
+    assert record.accuracy_by_kind.keys() >= {"inside", "uniform"}
 
 
 def test_experiments_may_be_about_recognition():

@@ -18,6 +18,8 @@ def test_batches_of_one_length_and_tests_by_length():
         assert len({len(pair.source) for pair in data.train[first : first + 5]}) == 1
     assert [len(pair.source) for pair in data.test] == [length for length in range(9, 13) for _ in range(3)]
     assert not data.scores_end
+    some = make_pairs(get("reverse-string"), 3, PLAN.model_copy(update={"test_step": 3}))
+    assert [len(pair.source) for pair in some.test] == [9] * 3 + [12] * 3
 
 
 def test_tasks_of_short_inputs_are_tested_at_the_training_lengths():

@@ -9,7 +9,8 @@ q S + x.
 The cubic part sums products of conditional probabilities, share = alpha[i,a] gamma[i,a -> t,b] / alpha[t,b].
 A sum that is so small that a term may have underflowed is computed again in log space. The sums, and the
 maxima of the Viterbi semiring, run over the times k; their operands are kept with k as the last dimension
-("turned"), so that these loops become vector instructions.
+("turned"), so that these loops become vector instructions. In the charts of compiled grammars almost all
+entries are zero, so for each operand the span of times is kept outside of which it is zero.
 """
 
 import numpy as np
@@ -52,6 +53,15 @@ def _add_products(used, received, left, right, factor, start, end):
 
 
 @compiler()
+def _all_zero(logs):
+    """Return whether all of these logs are -inf."""
+    for log in logs:  # noqa: SIM110, as numba knows no generators inside `all`
+        if log > NOTHING:
+            return False
+    return True
+
+
+@compiler()
 def _log_add(values):
     """Return the log of the sum of exponentials."""
     top = values.max()
@@ -72,6 +82,8 @@ def _popped(gamma, pop, t, low, best):
     terms = np.empty(K)
     for row in range(low + 1, t):
         for c in range(K):
+            if _all_zero(gamma[row, t - 1, c]):
+                continue
             for r in range(Q):
                 for d in range(K):
                     terms[d] = gamma[row, t - 1, c, d] + pop[t - 1, d, r]
@@ -134,14 +146,35 @@ def _scaled(popped, alpha, low, t, Q, S):
 
 
 @compiler()
-def _pops(turned, across, t, row, a, r, y, S, best):
+def _spans(across, zero):
+    """Return the first time k at which each of these is not zero, and the time after the last, [Q, K, 2]."""
+    Q, K, end = across.shape
+    found = np.zeros((Q, K, 2), np.int64)
+    for r in range(Q):
+        for c in range(K):
+            first = 0
+            while first < end and across[r, c, first] == zero:
+                first += 1
+            last = end
+            while last > first and across[r, c, last - 1] == zero:
+                last -= 1
+            found[r, c] = first, last
+    return found
+
+
+@compiler()
+def _pops(turned, across, spans, spans_across, row, a, r, y, S, best):
     """Return the sum of the pop terms of gamma[i, a -> t, (r, y)], or with `best` their maximum."""
     total = NOTHING if best else 0.0
     for c in range(y, turned.shape[2], S):
+        start = max(spans[row, a, c, 0], spans_across[r, c, 0])
+        end = min(spans[row, a, c, 1], spans_across[r, c, 1])
+        if start >= end:
+            continue
         if best:
-            total = max(total, _greatest(turned[row, a, c], across[r, c], row, t - 1))
+            total = max(total, _greatest(turned[row, a, c], across[r, c], start, end))
         else:
-            total += _dot(turned[row, a, c], across[r, c], row, t - 1)
+            total += _dot(turned[row, a, c], across[r, c], start, end)
     return total
 
 
@@ -156,12 +189,14 @@ def inner_and_forward_weights(push, replace, pop, Q, S, window, first, best):
     gamma = np.full((n + 1, n + 1, K, K), NOTHING)
     share = np.zeros((0 if best else n + 1, n + 1, K, K))
     turned = np.full((n + 1, K, K, n + 1), NOTHING if best else 0.0)  # gamma or share, [row, a, c, k]
-    thin_rows = np.zeros((n + 1, K), np.bool_)
+    spans = np.zeros((n + 1, K, K, 2), np.int64)
+    thin_rows, live_rows = np.zeros((n + 1, K), np.bool_), np.zeros((n + 1, K), np.bool_)
     alpha = np.full((n + 2, K), NOTHING)
     alpha[1, 0] = 0.0
     if first == 0:
         alpha[0, 0] = gamma[0, 0, 0, 0] = 0.0
         turned[0, 0, 0, 0] = 0.0 if best else 1.0
+        live_rows[0, 0], spans[0, 0, 0, 1] = True, 1
         if not best:
             share[0, 0, 0, 0] = 1.0
     terms = np.empty(K)
@@ -173,16 +208,18 @@ def inner_and_forward_weights(push, replace, pop, Q, S, window, first, best):
             across = _turned(popped, low, t)
         else:
             across, scale, thin = _scaled(popped, alpha, low, t, Q, S)
+        spans_across = _spans(across, NOTHING if best else 0.0)
         gamma[t, t] = push[t - 1]
         for row in range(low, t):
             for a in range(K):
-                if alpha[row, a] == NOTHING:
+                ended = _all_zero(gamma[row, t - 1, a])
+                if alpha[row, a] == NOTHING or (ended and not live_rows[row, a] and not thin_rows[row, a]):
                     continue
                 for b in range(K):
                     r, y = b // S, b % S
                     for d in range(K):
                         terms[d] = gamma[row, t - 1, a, d] + replace[t - 1, d, b]
-                    pops = _pops(turned, across, t, row, a, r, y, S, best)
+                    pops = _pops(turned, across, spans, spans_across, row, a, r, y, S, best)
                     if not best:
                         if pops > SMALLEST:
                             pops = np.log(pops) + scale[r, y] - alpha[row, a]
@@ -190,12 +227,13 @@ def inner_and_forward_weights(push, replace, pop, Q, S, window, first, best):
                             pops = _pop_term(gamma, popped, row, t, a, r, y, S)
                         else:
                             pops = NOTHING
-                    kept = terms.max() if best else _log_add(terms)
+                    kept = NOTHING if ended else terms.max() if best else _log_add(terms)
                     high, little = max(kept, pops), min(kept, pops)
                     if not best and little > NOTHING:
                         high += np.log1p(np.exp(little - high))
                     gamma[row, t, a, b] = high
         _forward(gamma, alpha, share, turned, thin_rows, t, low, best)
+        _mark(turned, spans, live_rows, t, low, NOTHING if best else 0.0)
     return gamma, alpha, share
 
 
@@ -215,8 +253,23 @@ def _forward(gamma, alpha, share, turned, thin_rows, t, low, best):
             for row in range(low, t + 1):
                 for a in range(K):
                     log = terms[(row - low) * K + a] - alpha[t + 1, b]
-                    share[row, t, a, b] = turned[row, a, b, t] = np.exp(log)
-                    thin_rows[row, a] |= NOTHING < log < THIN
+                    if log > NOTHING:
+                        share[row, t, a, b] = turned[row, a, b, t] = np.exp(log)
+                        thin_rows[row, a] |= log < THIN
+
+
+@compiler()
+def _mark(turned, spans, live_rows, t, low, zero):
+    """Extend the spans of what is not zero at time t, in place."""
+    K = live_rows.shape[1]
+    for row in range(low, t + 1):
+        for a in range(K):
+            for b in range(K):
+                if turned[row, a, b, t] != zero:
+                    if spans[row, a, b, 1] == 0:
+                        spans[row, a, b, 0] = t
+                    spans[row, a, b, 1] = t + 1
+                    live_rows[row, a] = True
 
 
 @compiler(nogil=True)

@@ -51,6 +51,14 @@ class DerivationChart:
         return self._run(True)[:2]
 
     @cached_property
+    def live(self) -> NDArray[np.bool_]:
+        """Whether a share is greater than 0 for some type on top: [time, row, type below]."""
+        from ndstack.analysis.stack_wfa_loops import find_live
+
+        found: NDArray[np.bool_] = find_live(self.sums[2])
+        return found
+
+    @cached_property
     def best_below(self) -> Floats:
         """The probability of the best path from each configuration type down to the bottom, [n + 2, K]."""
         from ndstack.analysis.stack_wfa_loops import best_below

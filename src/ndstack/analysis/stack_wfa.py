@@ -65,7 +65,13 @@ def marginal_numbers(
 
     gamma, _, share = runs.chart.sums
     reached, found, sizes = on_path(
-        share, runs.chart.best_below, runs.ends.reshape(-1), runs.time, least, -1 if most is None else most
+        share,
+        runs.chart.live,
+        runs.chart.best_below,
+        runs.ends.reshape(-1),
+        runs.time,
+        least,
+        -1 if most is None else most,
     )
     order = np.lexsort((found[:, 3], found[:, 2], found[:, 0], found[:, 1]))
     row, time, a, b = found[order].T
@@ -111,8 +117,8 @@ def most_probable_stacks(
     """
     from ndstack.analysis.stack_wfa_loops import search_stacks
 
-    share, S = runs.chart.sums[2], runs.weights.symbols
-    found = search_stacks(share, runs.ends.reshape(-1), runs.time, S, runs.weights.bottom_fix, k, limit)
+    share, S, fix = runs.chart.sums[2], runs.weights.symbols, runs.weights.bottom_fix
+    found = search_stacks(share, runs.chart.live, runs.ends.reshape(-1), runs.time, S, fix, k, limit)
     mass, parent, symbol, kind = (part.tolist() for part in found)
     wanted = [one for one in range(len(mass)) if kind[one] == 3 or (parts and kind[one] % 2 == 0)]
     return [

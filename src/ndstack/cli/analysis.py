@@ -278,7 +278,8 @@ def _runs(trace: "Trace", stack: "StackTrace", time: int | None, all_runs: bool)
     """Return the runs to show: only accepting ones, if the string is accepted and read to its end."""
     runs = stack.runs.at(time)
     whole = time is None or time == stack.steps
-    return runs.accepting() if trace.accepted and whole and not all_runs else runs
+    compiled = runs.weights.accept is not None
+    return runs.accepting() if trace.accepted and compiled and whole and not all_runs else runs
 
 
 def _as_json(source: "Source", string: str, trace: "Trace", runs: "StackRuns") -> dict[str, object]:

@@ -44,6 +44,7 @@ class _Environment(BaseModel):
 
 class _TestRow(BaseModel):
     length: int | None = None
+    kind: str = ""
     difference: float | None = None
     accuracy: float | None = None
     score: float | None = None
@@ -52,7 +53,14 @@ class _TestRow(BaseModel):
 class _Test(BaseModel):
     overall: _TestRow | None = None
     by_length: list[_TestRow]
+    by_kind: list[_TestRow] = []
     generalization: dict[str, float] = {}
+
+    def differences(self) -> dict[int, float]:
+        return {row.length or 0: row.difference for row in self.by_length if row.difference is not None}
+
+    def accuracies(self) -> dict[int, float]:
+        return {row.length or 0: row.accuracy for row in self.by_length if row.accuracy is not None}
 
 
 @dataclasses.dataclass
@@ -201,9 +209,7 @@ def read_run(
         simd=environment.simd or origin.simd,
         date=_date(folder / LOG),
         test_difference=None if test.overall is None else test.overall.difference,
-        test_by_length={
-            row.length or 0: row.difference for row in test.by_length if row.difference is not None
-        },
+        test_by_length=test.differences(),
         perplexity=best.get("validation_perplexity"),
         test_perplexity=text.test_perplexity,
         sg_score=text.sg_score,
@@ -213,6 +219,8 @@ def read_run(
         accuracy=best.get("validation_accuracy"),
         test_accuracy=None if test.overall is None else _first(test.overall.score, test.overall.accuracy),
         generalization=test.generalization,
+        accuracy_by_length=test.accuracies(),
+        accuracy_by_kind={row.kind: row.accuracy for row in test.by_kind if row.accuracy is not None},
     )
     return record, [epoch.model_copy(update={"run": record.id}) for epoch in curve]
 

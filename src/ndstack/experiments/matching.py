@@ -12,13 +12,15 @@ from ndstack.experiments.experiment import Experiment, LogUniform, ModelSpec
 from ndstack.experiments.records import Record, Tables, Views
 from ndstack.experiments.results import Finished
 from ndstack.settings.reading import Table, flatten, merge
+from ndstack.settings.recipes import with_task_defaults
 from ndstack.training import RunConfig
 
-COMPARED = ("options.", "data.", "training.")
+COMPARED = ("task", "recognition.", "options.", "data.", "training.")
 FREE = {
     "options.bottom_fix",  # its effect is compared
     "data.test_per_length",
     "data.test_lengths",
+    "data.test_step",
     "data.folder",
     "data.sha256",
     "training.seed",
@@ -76,7 +78,7 @@ def _named(record: Record, language: str) -> Record:
 
 def _wanted(experiment: Experiment, model: ModelSpec, name: str) -> Table:
     values = {"language": "x", "model": name, **merge(experiment.settings, model.settings)}
-    return _compared(RunConfig.of(values, experiment.name))
+    return _compared(RunConfig.of(with_task_defaults(values), experiment.name))
 
 
 def _compared(config: RunConfig) -> Table:

@@ -153,6 +153,10 @@ class Record(_TableRow):
     """The accuracy on the test set; of transductions, the mean over the lengths of inputs."""
     generalization: Annotated[dict[str, Number], _JSON] = Field(default_factory=dict)
     """The shares of outputs by the rule that they follow, for English transductions."""
+    accuracy_by_length: Annotated[dict[int, ShortNumber], _JSON] = Field(default_factory=dict)
+    """The accuracy on the test strings or inputs of each length, for tasks that have one."""
+    accuracy_by_kind: Annotated[dict[str, ShortNumber], _JSON] = Field(default_factory=dict)
+    """The accuracy of a recogniser on strings inside, strings some edits away, and random strings."""
 
     @property
     def complete(self) -> bool:

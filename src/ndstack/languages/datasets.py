@@ -89,7 +89,8 @@ def make_dataset(
 
     def test() -> Iterator[Word]:
         rng = np.random.default_rng(test_seed(language))
-        for length in _non_empty(language, plan.test_lengths) if plan.test_per_length else []:
+        lengths = _non_empty(language, plan.test_lengths) if plan.test_per_length else []
+        for length in lengths[:: plan.test_step]:
             yield from (language.sample(length, rng) for _ in range(plan.test_per_length))
             progress(plan.test_per_length)
 

@@ -28,6 +28,8 @@ class Plan(Settings):
     """The lengths of training and validation strings."""
     test_lengths: Lengths = (40, 100)
     """The lengths of test strings."""
+    test_step: PositiveInt = 1
+    """The distance between these lengths: with 10, every tenth of the lengths that strings can have."""
     batch_size: PositiveInt = 10
     """The number of strings in a batch, which all have one length."""
 

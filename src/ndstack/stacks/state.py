@@ -13,6 +13,8 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from ndstack.errors import NdstackError
+
 Device = torch.device | str | None
 """Where tensors are; None leaves it to torch, or to whoever has parameters."""
 
@@ -61,15 +63,23 @@ class Carried:
         For CUDA graphs, which read and write the same memory whenever they are replayed; this state should be
         a `clone`, so that no two of its tensors share memory.
         """
+        sources, targets = other._tensors(), self._tensors()
+        if [tensor.shape for tensor in sources] != [tensor.shape for tensor in targets]:
+            raise NdstackError("a state of other shapes given to copy; use one of fixed capacity")
+        for target, source in zip(targets, sources, strict=True):
+            target.copy_(source)
+        return self
+
+    def _tensors(self) -> list[Tensor]:
+        """All tensors, always in the same order."""
         found: list[Tensor] = []
 
         def note(tensor: Tensor) -> Tensor:
             found.append(tensor)
             return tensor
 
-        other._map(note)
-        rest = iter(found)
-        return self._map(lambda tensor: tensor.copy_(next(rest)))
+        self._map(note)
+        return found
 
     def _map(self, change: Callable[[Tensor], Tensor], *, spared: bool = False) -> Self:
         """Apply a function to every tensor, or, if `spared`, to all but those of `keeps_dtype`."""

@@ -122,7 +122,7 @@ def count_strings(config: RunConfig, split: Split) -> int:
     if data.folder is not None:
         return len(getattr(read_dataset(Path(data.folder)), split))
     if split == "test":
-        return data.test_per_length * len(language.lengths(*data.test_lengths))
+        return data.test_per_length * len(language.lengths(*data.test_lengths)[:: data.test_step])
     return data.train if split == "train" else data.validation
 
 

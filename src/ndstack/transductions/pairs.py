@@ -66,7 +66,7 @@ def make_pairs(
     def by_length(source: Transduction) -> Iterator[Pair]:
         rng = np.random.default_rng(list(hashlib.sha256(source.name.encode()).digest()[:16]))
         lengths = source.lengths(*plan.test_lengths) or source.lengths(*plan.lengths)
-        for length in lengths if plan.test_per_length else []:
+        for length in lengths[:: plan.test_step] if plan.test_per_length else []:
             yield from (source.sample(length, rng) for _ in range(plan.test_per_length))
             progress(plan.test_per_length)
 

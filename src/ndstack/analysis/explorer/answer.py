@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ndstack.analysis.explorer.about import shown_output, string_note
 from ndstack.analysis.explorer.requests import Check, always_wanted
 from ndstack.analysis.explorer.stack_flows import flows
 from ndstack.analysis.source import Source
@@ -16,8 +18,8 @@ from ndstack.analysis.stack_run import ACTIONS, StackRun
 from ndstack.analysis.stack_runs import StackRuns
 from ndstack.analysis.stack_trace import StackTrace
 from ndstack.analysis.stack_wfa import StackProbability, marginal_numbers, most_probable_stacks
-from ndstack.analysis.trace import BOS, Trace
-from ndstack.analysis.transition_weights import Floats
+from ndstack.analysis.trace import BOS, DECODER, ENCODER, EOS, Trace
+from ndstack.analysis.transition_weights import Floats, TransitionWeights
 from ndstack.nn.proofs.recognition import Recognizer
 
 if TYPE_CHECKING:
@@ -48,25 +50,63 @@ def answer(
         check: a function that is called regularly, and ends the computation by raising an error.
     """
     trace = source.trace(word) if trace is None else trace
-    first = int(trace.predictions is not None and bool(getattr(source.model, "bos", False)))
-    inputs = trace.stacks[0].inputs if trace.stacks else ((BOS,) * first + word)
+    first = _first(source, trace)
+    inputs = trace.stacks[0].inputs if trace.stacks else _read(source, trace)
+    expected = None if trace.written is None else source.expected(word)
     return {
         "text": source.join(word),
         "inputs": list(inputs),
-        "first": first,
+        "first": first(trace.stacks[0] if trace.stacks else None),
         "accepted": trace.accepted,
+        "decides": trace.decides,
+        "written": None if trace.written is None else shown_output(trace.written),
+        "expected": None if expected is None else shown_output(expected),
         "outputs": list(trace.outputs),
         "predictions": _rounded(trace.predictions),
         "truth": _rounded(trace.truth),
         "notes": _notes(source, trace),
-        "stacks": [_stack(stack, check) for stack in trace.stacks],
+        "stacks": [
+            {"inputs": list(stack.inputs), "first": first(stack), **_stack(stack, check)}
+            for stack in trace.stacks
+        ],
     }
+
+
+def _first(source: Source, trace: Trace) -> Callable[[StackTrace | None], int | None]:
+    """Return a function from stacks to the time of the first prediction; None if there is none in its steps.
+
+    Without a stack, the steps are those of `_read`.
+    """
+    if trace.written is None:
+        begun = int(trace.predictions is not None and bool(getattr(source.model, "bos", False)))
+        return lambda stack: begun
+
+    def of_transducer(stack: StackTrace | None) -> int | None:
+        if stack is not None and stack.where.startswith(ENCODER):
+            return None
+        decoder = stack is not None and stack.where.startswith(DECODER)
+        return 1 if decoder else len(trace.word) + 2
+
+    return of_transducer
+
+
+def _read(source: Source, trace: Trace) -> tuple[str, ...]:
+    """Return the symbols that a model without a stack reads, one for each step."""
+    if trace.written is not None:
+        return (*trace.word, EOS, BOS, *trace.written)
+    return (BOS,) * bool(trace.predictions is not None and getattr(source.model, "bos", False)) + trace.word
 
 
 def _notes(source: Source, trace: Trace) -> Json:
     """Return sentences about what is missing, and why."""
     notes = {}
-    if isinstance(source.model, Recognizer):
+    if trace.written is not None:
+        notes["next"] = "What the decoder expects after each symbol of the output."
+        notes["before"] = "Nothing is written before the whole input has been read."
+    elif trace.decides:
+        notes["next"] = "The probability that the string up to here is in the language"
+        notes["next"] += ", and that each symbol may come next." if len(trace.outputs) > 1 else "."
+    elif isinstance(source.model, Recognizer):
         notes["next"] = "A compiled recogniser accepts or rejects; it does not predict."
     elif source.language is None:
         notes["next"] = (
@@ -75,6 +115,8 @@ def _notes(source: Source, trace: Trace) -> Json:
     else:
         low, high = source.lengths
         notes["nowhere"] = f"No string of length {low} to {high} of {source.language.name} begins like this."
+    if trace.predictions is not None:
+        notes["string"] = string_note(source, trace)
     if not trace.stacks:
         notes["stack"] = "This model has no stack; only its predictions are shown."
     return {**notes}
@@ -109,6 +151,7 @@ def _automaton(runs: StackRuns, check: Check) -> Json:
         "states": list(weights.names.states),
         "symbols": list(weights.names.symbols),
         "window": weights.window,
+        "accept": None if weights.accept is None else sorted(q for q, _ in weights.accept),
         "accepting": accepts,
         "entropy": round(chosen.entropy(), 4) if alive else None,
         "posterior": _rounded(chosen.posterior.actions()) if alive else None,
@@ -139,10 +182,13 @@ def _times(runs: StackRuns, check: Check) -> list[Json]:
     """Return the most probable stacks and the stack WFA at each time, from 0 on."""
     found: list[Json] = []
     before: list[StackProbability] = []
+    bottom_once = _has_bottom_once(runs.weights)
     for time in range(runs.time + 1):
         check()
         now = runs.at(time)
         stacks = most_probable_stacks(now, STACKS, SEARCH, parts=True)
+        if bottom_once:  # an upper part with the bottom is a whole stack
+            stacks = [dataclasses.replace(one, whole=one.whole or one.stack[0] == 0) for one in stacks]
         found.append(
             {
                 "stacks": [
@@ -154,6 +200,12 @@ def _times(runs: StackRuns, check: Check) -> list[Json]:
         )
         before = stacks
     return found
+
+
+def _has_bottom_once(weights: TransitionWeights) -> bool:
+    """Return whether no transition writes the bottom symbol above the bottom."""
+    above = (weights.push[..., 0], weights.replace[:, :, 1:, :, 0])
+    return not any(np.isfinite(part).any() for part in above)
 
 
 def _graph(runs: StackRuns) -> Json:

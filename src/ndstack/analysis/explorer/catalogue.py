@@ -11,22 +11,28 @@ from pathlib import Path
 import numpy as np
 
 from ndstack import zoo
+from ndstack.analysis.explorer.about import describe
 from ndstack.analysis.explorer.answer import Json, answer
 from ndstack.analysis.explorer.requests import RequestQueue
 from ndstack.analysis.explorer.tour import STEPS, as_json
 from ndstack.analysis.source import EXAMPLES, Source, open_source
+from ndstack.analysis.trace import longest_output
 from ndstack.errors import NdstackError
 from ndstack.grammars import CFG, read_grammar
 from ndstack.nn.language_models.generation import sample
 from ndstack.nn.language_models.language_model import LanguageModel
 from ndstack.nn.proofs.examples import SENTENCE
 from ndstack.nn.proofs.recognition import Recognizer
+from ndstack.nn.transducers.transducer import Transducer
 from ndstack.stacks import Nondeterministic
+from ndstack.transductions.transduction import choose_many
 
 LONGEST = 200
 """The largest number of symbols in a string."""
 REMEMBERED = 32
 """The number of answers that are kept."""
+EXAMPLE_STRINGS = 2
+"""The number of strings of its language that the page offers for a training run."""
 MOST_WORK = 1e9
 """The largest number of terms of Lang's recurrence for one string, which take two to three seconds."""
 
@@ -85,6 +91,8 @@ class Catalogue:
         self._given = len(self._open)
         self._names = {_short(name): name for name in zoo.names()} | {name: name for name in EXAMPLES}
         self._lazy = [name for name in self._names if examples and name not in self._open]
+        self._order = [*self._open, *self._lazy]
+        self._descriptions: dict[str, Json] = {}
 
     def _add(self, source: Source) -> None:
         words = re.findall(r"[A-Za-z0-9+._-]+", Path(source.name).stem if source.run is None else source.name)
@@ -96,7 +104,7 @@ class Catalogue:
 
     def identifiers(self) -> list[str]:
         """Return the identifiers of all models: the given ones, then the zoo, then the automata."""
-        return [*self._open, *(name for name in self._lazy if name not in self._open)]
+        return list(self._order)
 
     def source(self, identifier: str) -> Source:
         """Return the model with this identifier; an unknown identifier is an error."""
@@ -120,15 +128,15 @@ class Catalogue:
         return {"first": there and not self._given, "steps": as_json() if there else []}
 
     def describe(self, identifier: str) -> Json:
-        """Return what the page needs to know about a model."""
-        source = self.source(identifier)
-        return {
-            "id": identifier,
-            "label": source.label,
-            "alphabet": list(source.alphabet),
-            "longest": longest(source),
-            "examples": list(_PICTURED.get(identifier, ())) if source.run is None else [],
-        }
+        """Return what the page needs to know about a model, with examples of the lengths of its training."""
+        if identifier not in self._descriptions:
+            source = self.source(identifier)
+            examples = list(_PICTURED.get(identifier, ())) if identifier in self._lazy else []
+            known = source.language is not None or source.transduction is not None
+            if source.run is not None and known:
+                examples = [self.sample(identifier, None, seed) for seed in range(EXAMPLE_STRINGS)]
+            self._descriptions[identifier] = describe(source, longest(source), examples)
+        return self._descriptions[identifier]
 
     def look(self, identifier: str, text: str, page: str | None = None, number: int | None = None) -> Json:
         """Return the answer about one string; see `ndstack.analysis.explorer.answer`.
@@ -179,6 +187,8 @@ class Catalogue:
         if isinstance(source.model, LanguageModel):
             with self._locks[identifier]:
                 return source.join(tuple(sample(source.model, [()], wanted, seed=seed)[0].word))
+        if isinstance(source.model, Transducer):
+            return source.join(_sample_input(source, wanted, most, rng))
         raise NdstackError(f"there is no language to sample from for {identifier}; type a string")
 
     def warm_up(self) -> None:
@@ -188,6 +198,17 @@ class Catalogue:
             self.look(identifier, self.sample(identifier, 4, 0))
 
 
+def _sample_input(source: Source, wanted: int, most: int, rng: np.random.Generator) -> tuple[str, ...]:
+    """Return an input of a transduction or, if that is unknown, random symbols."""
+    if source.transduction is None:
+        return choose_many(source.alphabet, wanted, rng)
+    lengths = source.transduction.lengths(0, most)
+    if not lengths:
+        raise NdstackError(f"{source.transduction.name} has no inputs of length up to {most}")
+    nearest = min(lengths, key=lambda n: (abs(n - wanted), n))
+    return tuple(source.transduction.sample(nearest, rng).source)
+
+
 def longest(source: Source) -> int:
     """Return the largest number of symbols in a string for which an answer does not take too long."""
     most = LONGEST
@@ -195,4 +216,6 @@ def longest(source: Source) -> int:
         if isinstance(module, Nondeterministic):
             K = module.states * module.symbols
             most = min(most, int((6 * MOST_WORK * module.symbols / K**3) ** (1 / 3)))
+    if isinstance(source.model, Transducer):
+        return max(1, (most - longest_output(0)) // 3)  # the output is read, too
     return min(most, source.model.longest) if isinstance(source.model, Recognizer) else most

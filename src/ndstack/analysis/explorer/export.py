@@ -11,11 +11,12 @@ from ndstack.analysis.explorer.answer import Json
 from ndstack.analysis.explorer.catalogue import Catalogue
 from ndstack.analysis.explorer.page_files import SCRIPTS, TYPES, asset
 from ndstack.analysis.explorer.tour import STEPS
+from ndstack.analysis.source import Source
 from ndstack.errors import NdstackError
 from ndstack.progress import Advance, no_progress
 
-SAMPLES = 2
-"""The number of strings that are sampled for a model without examples."""
+SAMPLES = 3
+"""The number of strings that are sampled for each compiled grammar and each model without examples."""
 ALL = 130
 """The largest number of short strings that are all included, for each model of the tour."""
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; base-uri 'none'"
@@ -48,13 +49,17 @@ def export(
     for identifier, own in chosen.items():
         listed, complete = _strings(catalogue, identifier, own)
         found: dict[str, int] = {}
-        for text in [*listed, *_short_strings(catalogue, identifier, complete)]:
+        members: list[str] = []
+        more = [*_samples(catalogue, identifier, listed), *_short_strings(catalogue, identifier, complete)]
+        for text in [*listed, *more]:
             view = catalogue.look(identifier, text)
             if (typed := str(view["text"])) not in found:
                 found[typed] = len(answers)
                 answers.append(_as_script(len(answers), view))
-        described = {**catalogue.describe(identifier), "examples": listed}
-        models.append({**described, "strings": found, "complete": complete})
+                if _is_member(catalogue.source(identifier), view):
+                    members.append(typed)
+        described = {**catalogue.describe(identifier), "examples": listed or more}
+        models.append({**described, "strings": found, "members": members, "complete": complete})
         progress(1)
     shutil.rmtree(folder / ANSWERS, ignore_errors=True)  # of an earlier export
     (folder / ANSWERS).mkdir(parents=True)
@@ -78,13 +83,30 @@ def _strings(catalogue: Catalogue, identifier: str, own: list[str]) -> tuple[lis
     assert isinstance(examples, list)
     toured = [step.string for step in STEPS if step.model == identifier]
     listed = list(dict.fromkeys([*own, *toured, *examples]))
-    if not listed:
-        listed = [catalogue.sample(identifier, None, seed) for seed in range(SAMPLES)]
     size, complete = len(catalogue.source(identifier).alphabet), 0
     if toured:
         while sum(size**length for length in range(complete + 2)) <= ALL:
             complete += 1
     return listed, complete
+
+
+def _samples(catalogue: Catalogue, identifier: str, listed: list[str]) -> list[str]:
+    """Return strings for **Sample**, besides those listed: a training run has examples of its language."""
+    if listed and catalogue.source(identifier).run is not None:
+        return []
+    try:
+        return [catalogue.sample(identifier, None, seed) for seed in range(SAMPLES)]
+    except NdstackError:  # there is nothing to sample from
+        if not listed:
+            raise
+        return []
+
+
+def _is_member(source: Source, view: Json) -> bool:
+    """Return whether a string is in the language or, if that is unknown, may be."""
+    if view["accepted"] is not None:
+        return bool(view["accepted"])
+    return source.language is None or source.split(str(view["text"])) in source.language
 
 
 def _short_strings(catalogue: Catalogue, identifier: str, complete: int) -> Iterable[str]:

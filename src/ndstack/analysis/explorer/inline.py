@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from html import escape
 
+from ndstack.analysis.explorer.about import describe
 from ndstack.analysis.explorer.answer import Json, answer
 from ndstack.analysis.explorer.page_files import saved_page
 from ndstack.analysis.source import SHORT, Source, open_source
@@ -53,14 +54,7 @@ def explore(model: str | Model, text: str, time: int | None = None, height: int 
     word = source.split(text)
     if len(word) > MOST:
         raise NdstackError(f"the string has {len(word)} symbols, expected at most {MOST}; give a shorter one")
-    described = {
-        "id": source.name,
-        "label": source.label,
-        "alphabet": list(source.alphabet),
-        "longest": MOST,
-        "examples": [],
-    }
-    view = {"model": described, **answer(source, word)}
+    view = {"model": describe(source, MOST, []), **answer(source, word)}
     inputs = view["inputs"]
     assert isinstance(inputs, list)
     return Exploration(view, len(inputs) if time is None else time, height)

@@ -22,7 +22,7 @@ class Step:
         string: the string that it reads.
         t: the time that is shown.
         part: the part of the page that is highlighted.
-        play: whether time passes by itself, from 0 to the end of the string.
+        play: whether the step begins at time 0 and has a button that lets time pass.
     """
 
     title: str
@@ -37,11 +37,12 @@ class Step:
 STEPS = (
     Step(
         "What a stack is",
-        "This model accepts strings that read the same from both ends. Its memory is a **stack**: it can "
-        "push a symbol, replace the top, or pop it, and it sees nothing below the top. In **Best run**, a "
-        "block is a symbol on the stack, from its push to its pop. The first half of abba is pushed. "
-        "During the second half, each symbol that is read is compared with the top, which is popped, so "
-        "the last in is the first out. At the end only the bottom ⊥ is left.",
+        "This model accepts strings that read the same from both ends. It has not learned to: it is "
+        "compiled from a grammar, so that each of its moves has a meaning. Its memory is a **stack**: it "
+        "can push a symbol, replace the top, or pop it, and it sees nothing below the top. In **Best "
+        "run**, a block is a symbol on the stack, from its push to its pop. The first half of abba is "
+        "pushed; in the second half, each symbol that is read is compared with the top, which is popped. "
+        "At the end only the bottom ⊥ is left.",
         PALINDROMES,
         "abba",
         4,
@@ -49,11 +50,13 @@ STEPS = (
     ),
     Step(
         "What forking means",
-        "After ab, nobody can say whether the middle is here: the string may go on in any way. So the "
-        "model **forks** and does everything at once. The upper row has the stacks before b is read, and "
-        "the lower row those after it, with their probabilities; the lines are runs. A run in state q0 is "
-        "still in the first half. A run in state loop has guessed that the second half has begun, and may "
-        "only pop. (State trap is a run that has given up.)",
+        "After ab, nobody can say whether the middle is here. So the model **forks** and does everything "
+        "at once: the upper row has the stacks before b is read, the lower row those after it, and the "
+        "lines are runs. The percentages are shares among the runs still alive; when runs die, the others "
+        "share out their part. A run in state q0 is still in the first half. A run in state loop has "
+        "guessed that the second half has begun, and may only pop. State trap begins beside q0 at the "
+        "first symbol and stays forever: it accepts nothing, but keeps one run alive on every string, so "
+        "that the network always has something to read.",
         PALINDROMES,
         "abba",
         2,
@@ -61,11 +64,12 @@ STEPS = (
     ),
     Step(
         "Watch it guess the middle",
-        "Now it reads abaaba; press ▶ to see it again. At each symbol one run stays in q0, and others "
-        "leave it for loop: one more guess that the middle is here, after this symbol (blue) or at it "
-        "(green). A run in loop survives only as long as the symbol that is read equals the top of its "
-        "stack; then it pops (orange). Where they differ, it disappears. Wrong guesses die out by "
-        "themselves, and nobody has to tell the model where the middle is.",
+        "Press **Play**, as often as you like; it reads abaaba. At each symbol one run stays in q0, and "
+        "others leave it for loop: one more guess that the middle is here, after this symbol (push, a "
+        "solid line) or at it (replace, a dashed line). A run in loop survives only as long as the symbol "
+        "that is read equals the top of its stack; then it pops (a dotted line). Where they differ, it "
+        "disappears: wrong guesses die out by themselves, and nobody has to tell the model where the "
+        "middle is.",
         PALINDROMES,
         "abaaba",
         6,
@@ -74,11 +78,12 @@ STEPS = (
     ),
     Step(
         "Where the two halves meet",
-        "At the end, the runs in state loop with the bare bottom ⊥ are those whose guess was right: they "
-        "have popped all that they pushed. **Actions** shows what these runs have done at each step. The "
-        "column where push ends and pop begins is the middle of the string. Compare **Best run** above: "
-        "the pyramid has its top there. The model found the middle by trying all of them, at a cost cubic "
-        "in the length.",
+        "**Actions** shows what the runs that accept have done at each step: push, then pop. The column "
+        "where push ends and pop begins is the middle of the string, where the pyramid of **Best run** "
+        "has its top; in a string of odd length, the symbol in the middle has a column of its own, "
+        "replace. Of all runs at the end, only those in state loop with the bare bottom ⊥ accept: their "
+        "guess was right, and they have popped all that they pushed. Only they count here, so one of six "
+        "stacks, with a share of 16.7% among all runs, can have probability 1 among those that accept.",
         PALINDROMES,
         "abaaba",
         6,
@@ -89,7 +94,8 @@ STEPS = (
         "A run is a parse. In **Best parse**, a node is a place on the stack. Its first leaf was read "
         "when the symbol was pushed, and its last leaf when it was popped, so the two belong together, "
         "and whatever was read between them hangs below. From the outside in: the first symbol and the "
-        "last, the second and the last but one, and so on to the middle.",
+        "last, the second and the last but one, and so on to the middle. The model found it by trying all "
+        "middles, at a cost cubic in the length.",
         PALINDROMES,
         "abbaabba",
         8,
@@ -99,8 +105,12 @@ STEPS = (
         "Try your own",
         "Type a string of a and b, and move the slider or press the arrow keys. Is the middle found, and "
         "what happens if the string is not a palindrome? Then choose another **Model**: networks that "
-        "have learned their language from examples, and grammars that were compiled into networks, such "
-        "as english with its ambiguous sentence. Hovering over anything shows its numbers.",
+        "have learned their language from examples, such as rns-2-3-on-unmarked-reversal, which has "
+        "learned to find the middle, and grammars that were compiled into networks, such as english with "
+        "its ambiguous sentence. The other cards show **Attention** (who pushed what is on top), "
+        "**Weights** (what the network offers), **Readings** (what it sees), the **Stack WFA** (all "
+        "stacks in one graph) and **Next symbol** (what a trained network expects). Hovering shows "
+        "numbers.",
         PALINDROMES,
         "aabbaa",
         3,

@@ -52,11 +52,16 @@ def draw_attention(trace: StackTrace, title: str = "Attention over pushed positi
 
 
 def draw_predictions(trace: Trace, title: str = "Next symbol") -> Picture:
-    """Draw the distribution of the next symbol after each prefix, and the true one if it is known."""
+    """Draw the distribution of the next symbol after each prefix, and the true one if it is known.
+
+    For a transducer, prefixes are those of its output; for a trained recogniser, decisions are drawn.
+    """
     if trace.predictions is None:
         raise NdstackError("the model accepts or rejects; it predicts no symbols")
     panels = {"model": trace.predictions} | ({} if trace.truth is None else {"language": trace.truth})
-    return _draw_panels(title, panels, trace.outputs, ("", *trace.word), SHARE, "last symbol read")
+    read = trace.word if trace.written is None else trace.written
+    below = "last symbol read" if trace.written is None else "last symbol written"
+    return _draw_panels(title, panels, trace.outputs, ("", *read), SHARE, below)
 
 
 def _draw_panels(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ndstack.experiments.experiment import Experiment, Kind, Output
+from ndstack.experiments.figures.accuracy_by_length import draw_accuracies
 from ndstack.experiments.figures.capacity_9_1_to_9_3 import draw_capacity
 from ndstack.experiments.figures.learning_curves import draw_curves
 from ndstack.experiments.figures.scatter_7_2 import draw_scatter
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 DRAW: Mapping[Kind, Draw] = {
     "curves": draw_curves,
+    "accuracy": draw_accuracies,
     "capacity": draw_capacity,
     "scatter": draw_scatter,
     "evolution": draw_evolution,

@@ -44,7 +44,7 @@ def run_lstm(
         h_1..h_n, [B, n, H]; r_1..r_n, [B, n, reading_size]; (h_n, c_n); and the last state of the stacks.
     """
     if torch.compiler.is_dynamo_compiling() and not traceable(state):
-        done: LSTMRun[StateT] = untraced(run_lstm, stack, inputs, weights, lstm_state, state)
+        done: LSTMRun[StateT] = untraced()(run_lstm, stack, inputs, weights, lstm_state, state)
         return done
     refuse_recording()
     with own_precision():

@@ -23,8 +23,9 @@ from ndstack.nn.networks.backbone import Backbone
 from ndstack.nn.networks.padding import Lengths, check_lengths
 from ndstack.nn.networks.ragged import RaggedState
 from ndstack.nn.networks.state import NetworkState
-from ndstack.ops.runtime.tracing import Recordable
+from ndstack.ops.runtime.tracing import Recordable, traceable, untraced
 from ndstack.settings.model import InputKind, OutputKind
+from ndstack.stacks.base import Stack
 
 Words = Sequence[Word] | Tensor
 """Strings; or, if all have one length, the indices of their symbols, [B, n]."""
@@ -84,6 +85,7 @@ class LanguageModel(Recordable, torch.nn.Module):
             )
         self.register_buffer("_one_hot", torch.eye(read if input == "one-hot" else 0), persistent=False)
         self.backbone = backbone
+        self._has_stack = any(isinstance(part, Stack) for part in backbone.modules())
         if output not in ("full", "adaptive"):
             raise NdstackError(f"output is {output!r}, expected 'full' or 'adaptive'")
         layer = torch.nn.Linear if output == "full" else AdaptiveOutput
@@ -121,6 +123,11 @@ class LanguageModel(Recordable, torch.nn.Module):
         Returns:
             The logits, [B, n, V+1], or [B, n+1, V+1] from the beginning, and the last state.
         """
+        if torch.compiler.is_dynamo_compiling() and (
+            symbols.device.type == "cpu" and self._has_stack and not traceable(state)
+        ):
+            # At once, since on a CPU the graphs around the stack take longer than the layers as they are.
+            return untraced()(self.forward, symbols, state, lengths)
         hidden, state = self.hidden(symbols, state, lengths)
         return self.output(hidden), state
 

@@ -144,7 +144,7 @@ class StackAttention(Attention[State]):
             is_causal: a hint of layers of torch, which changes nothing.
         """
         if torch.compiler.is_dynamo_compiling():  # at once, so that it is one break in the graph
-            return untraced(
+            return untraced()(
                 self.forward,
                 *(x, state, value),
                 key_padding_mask=key_padding_mask,

@@ -142,9 +142,10 @@ class Recurrent(Backbone):
         self, x: Tensor, state: NetworkState | None = None, lengths: Lengths | None = None
     ) -> tuple[Tensor, NetworkState]:
         """Read strings, [B, n, input_size], or continue from a state; see `StackRNN`."""
-        stacked = self.stack is not None and not traceable(state)
-        if torch.compiler.is_dynamo_compiling() and (stacked or lengths is not None):
-            return untraced(self.forward, x, state, lengths)
+        if torch.compiler.is_dynamo_compiling() and (
+            lengths is not None or (self.stack is not None and not traceable(state))
+        ):
+            return untraced()(self.forward, x, state, lengths)
         if lengths is None and not isinstance(state, RaggedState):
             return self._read(x, state)
         return self.read_padded(x, state, lengths)

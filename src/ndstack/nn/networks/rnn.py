@@ -201,9 +201,12 @@ class StackRNN(Recurrent):
             strings of different lengths, and a `BidirectionalState` if there are two directions. With
             lengths, outputs after the end of each string are zeros, and its state is that at its end.
         """
-        stacked = self.stack is not None and not traceable(state)
-        if torch.compiler.is_dynamo_compiling() and (stacked or lengths is not None):
-            return untraced(self.forward, x, state, lengths)  # at once, so that it is one break in the graph
+        if torch.compiler.is_dynamo_compiling() and (
+            lengths is not None or (self.stack is not None and not traceable(state))
+        ):
+            return untraced()(
+                self.forward, x, state, lengths
+            )  # at once, so that it is one break in the graph
         if isinstance(x, PackedSequence):
             if lengths is not None:
                 raise NdstackError(

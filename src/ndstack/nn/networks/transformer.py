@@ -81,7 +81,7 @@ class TransformerLayer(torch.nn.Module):
             state: of the attention, after the inputs before these; a fresh one if not given.
         """
         if torch.compiler.is_dynamo_compiling() and isinstance(self.attention, StackAttention):
-            return untraced(self.forward, h, state)
+            return untraced()(self.forward, h, state)
         attended, state = self.attention(self.attention_norm(h), state)
         h = h + self.dropout(attended)
         h = h + self.dropout(self.feedforward(self.feedforward_norm(h)))
@@ -151,6 +151,7 @@ class Transformer(Backbone):
             )
             for kind in layers
         )
+        self._has_stack = any(isinstance(kind, Stack) for kind in layers)
         self.norm = torch.nn.LayerNorm(d_model)
         self.dropout = torch.nn.Dropout(dropout)
 
@@ -192,6 +193,9 @@ class Transformer(Backbone):
             The outputs, [B, n, d_model], normalised, and the last state; with lengths, zeros after the end of
             each string, and the state at its end.
         """
+        if torch.compiler.is_dynamo_compiling() and x.device.type == "cpu" and self._has_stack:
+            # At once, since on a CPU the graphs of the other layers take longer than the layers as they are.
+            return untraced()(self.forward, x, state, lengths)
         if lengths is not None or isinstance(state, RaggedState):
             return self.read_padded(x, state, lengths)
         output, after, _ = self._run(x, state)

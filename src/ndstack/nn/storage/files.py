@@ -78,6 +78,13 @@ def load_transducer(
     return model
 
 
+def load_any(folder: Path) -> LanguageModel | Transducer:
+    """Read a language model or a transducer, whichever `save_model` wrote."""
+    described = files.read_json_as(folder / CONFIGURATION, dict[str, object], "a model")
+    transducer = described.get("format") == TransducerDescription.model_fields["format"].default
+    return load_transducer(folder) if transducer else load(folder)
+
+
 def _load(
     kind: type[ModelDescription] | type[TransducerDescription],
     folder: Path,

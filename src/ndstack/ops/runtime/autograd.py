@@ -102,7 +102,7 @@ def opaque_in_own_precision(function: Callable[_Given, _Result]) -> Callable[_Gi
     @functools.wraps(function)
     def call(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
         if torch.compiler.is_dynamo_compiling() and not traceable(*arguments):
-            return untraced(call, *arguments, **options)
+            return untraced()(call, *arguments, **options)
         refuse_recording()
         if not autocast_enabled():
             return function(*arguments, **options)

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import torch
 
+from ndstack.ops.runtime.tracing import Call
+
 _Result = TypeVar("_Result")
 
 
@@ -15,7 +17,7 @@ def _call(function: Callable[..., _Result], *arguments: object, **options: objec
     return function(*arguments, **options)
 
 
-call = torch.compiler.disable(  # type: ignore[no-untyped-call]
+call: Call = torch.compiler.disable(  # type: ignore[no-untyped-call]
     _call, reason="the operations of stacks are compiled already, by numba"
 )
 """Call a function as it is, and everything that it calls."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NoReturn, ParamSpec, TypeVar
+from typing import NoReturn, ParamSpec, Protocol, TypeVar
 
 import torch
 
@@ -28,19 +28,30 @@ def opaque(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
     @functools.wraps(function)
     def call(*arguments: _Given.args, **options: _Given.kwargs) -> _Result:
         if torch.compiler.is_dynamo_compiling() and not traceable(*arguments):
-            return untraced(function, *arguments, **options)
+            return untraced()(function, *arguments, **options)
         refuse_recording()
         return function(*arguments, **options)
 
     return call
 
 
-def untraced(function: Callable[..., _Result], *arguments: object, **options: object) -> _Result:
-    """Call a function, and everything that it calls, without a trace of `torch.compile`."""
+class Call(Protocol):
+    """A function that calls another one."""
+
+    def __call__(self, function: Callable[..., _Result], *arguments: object, **options: object) -> _Result:
+        """Return what the function returns."""
+        ...
+
+
+def untraced() -> Call:
+    """Return what calls a function, and everything that it calls, without a trace of `torch.compile`.
+
+    Where the call is, the graph breaks. It is in the function that asks for it, and not here, because each
+    function in which the graph breaks has guards to be checked at every call.
+    """
     from ndstack.ops.runtime import dynamo
 
-    result: _Result = dynamo.call(function, *arguments, **options)
-    return result
+    return dynamo.call
 
 
 def traceable(*arguments: object) -> bool:

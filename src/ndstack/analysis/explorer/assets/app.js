@@ -2,8 +2,9 @@
 // The page: what is asked for, what is shown, and keys. A saved page has its view inside and asks for nothing.
 
 const saved = $("saved") ? JSON.parse($("saved").textContent) : null;
-const state = { model: "", text: "", t: 0, stack: 0, run: 0 };
+const state = { model: "", text: "", t: 0, stack: 0, run: 0, fit: null }; // fit: null until it is chosen
 const SHORT = 16; // up to so many steps, the cards stand beside the time axis
+const PACE = 650; // milliseconds per step
 let computing = null; // what ends the work that is under way
 let view = null, timeline = null, tree = null, player = null, drawn = 0;
 
@@ -33,7 +34,9 @@ async function work(job) {
   try {
     await job(own.signal);
   } catch (error) {
-    if (current()) say(own.signal.aborted ? "Stopped." : error.message, true);
+    if (!current()) return;
+    say(own.signal.aborted ? "Stopped." : error.message, true);
+    outdate();
   } finally {
     clearInterval(slow);
     if (current()) {
@@ -42,6 +45,13 @@ async function work(job) {
       $("main").removeAttribute("aria-busy");
     }
   }
+}
+
+/** Dim what is shown if it is not what is typed. */
+function outdate() {
+  if (!view || (view.text === $("text").value.trim() && view.model.id === state.model)) return;
+  $("main").classList.add("stale");
+  $("stale").textContent = `Below is still ${view.text ? fitted(view.text, 160) : "the empty string"}.`;
 }
 
 /** Ask for a string and show it; what was typed stays if it is wrong. */
@@ -61,16 +71,25 @@ function stopComputing() {
   source.stop();
 }
 
+/** Take the tape of the chosen stack: an encoder and a decoder read different strings. */
+function takeTape() {
+  const { inputs, first } = stackNow() || view;
+  Object.assign(view, { inputs, first });
+  $("slider").max = inputs.length;
+  return inputs.length;
+}
+
 function present(found, place) {
-  view = found;
-  const steps = view.inputs.length;
+  view = { ...found };
+  $("main").classList.remove("stale");
+  $("stale").textContent = "";
   state.stack = clamp(place.stack || 0, 0, Math.max(0, view.stacks.length - 1));
+  const steps = takeTape();
   state.t = clamp(place.t === undefined ? steps : place.t, 0, steps);
   state.run = 0;
   const runs = stackNow() && stackNow().automaton ? stackNow().automaton.runs.length : 0;
   state.run = clamp(place.run || 0, 0, Math.max(0, runs - 1));
   $("main").hidden = false;
-  $("slider").max = steps;
   $("stack").replaceChildren(...view.stacks.map((stack, i) => html("option", { value: i }, `${stack.where}: ${stack.kind}`)));
   $("stack").value = state.stack;
   $("stack-label").hidden = view.stacks.length < 2;
@@ -82,57 +101,54 @@ function draw() {
   if (!view) return;
   const stack = stackNow(), automaton = stack && stack.automaton, run = runNow();
   drawn = $("main").clientWidth; // before a scroll bar may come
-  const place = (short) => {
-    $("main").classList.toggle("short", short);
-    return new Timeline($("time"), view, stack, go);
-  };
-  timeline = place(view.inputs.length <= SHORT);
-  if (!timeline.fits) timeline = place(false);
+  layOut(stack);
   if (stack) timeline.arcs();
   timeline.tape();
   if (stack) drawStack(stack, automaton, run);
-  $("time-note").textContent = timeNote(stack, automaton);
+  $("time-note").textContent = timeNote(view, stack, automaton);
   $("stacks-title").textContent = automaton ? "Most probable stacks" : "Stacks";
   drawTreeCard(automaton, run);
+  $("fit").hidden = !timeline.long && (!tree || tree.fits);
+  $("fit").textContent = timeline.fitted || (tree && tree.scale < 1) ? "Full size" : "Fit to width";
   Tour.light();
   show();
 }
 
-function drawStack(stack, automaton, run) {
-  if (run) timeline.blocks(run, automaton, `its stack at each time, top above; ${runText(automaton, run)}`);
-  if (automaton && automaton.posterior) {
-    const among = automaton.accepting ? "accepting runs" : "runs";
-    timeline.heat("Actions", `posterior probability among all ${among} on the whole string`, ["push", "replace", "pop"],
-      automaton.posterior);
-  }
-  const weights = { nondeterministic: "the share of each type in the weights that the network gives",
-    superposition: "the probabilities that the network gives", stratification: "the strengths that the network gives" };
-  timeline.heat(automaton ? "Weights" : "Actions", weights[stack.kind], stack.action_names, stack.actions);
-  const meaning = automaton ? "what the network reads: state and symbol on top" : "the vector that the network reads";
-  const shares = stack.readings.every((row) => row.every((x) => x >= 0 && x < 1.001))
-    && !stack.reading_names.some((name) => /(^|, )v\d+$/.test(name));
-  timeline.heat("Readings", meaning, stack.reading_names, stack.readings, shares ? 1 : 0);
-  if (automaton) drawWFA(timeline, automaton);
+/** Find the widths of columns: beside the cards, above them, or, for a long string, squeezed until all can be seen. */
+function layOut(stack) {
+  const place = (short, fit) => {
+    $("main").classList.toggle("short", short);
+    return new Timeline($("time"), view, stack, go, fit);
+  };
+  timeline = place(view.inputs.length <= SHORT, false);
+  if (!timeline.fits) timeline = place(false, false);
+  timeline.long = !timeline.fits;
+  timeline.fitted = timeline.long && (state.fit ?? timeline.widest < 20);
+  if (timeline.fitted) timeline = Object.assign(place(false, true), { long: true, fitted: true });
 }
 
-const runText = (automaton, run) =>
-  `probability ${number(run.probability)} among ${automaton.accepting ? "accepting runs" : "all runs"}`;
-
-function timeNote(stack, automaton) {
-  if (!stack) return view.notes.stack;
-  const parts = [`${stack.where}: ${stack.kind} stack.`];
-  if (view.accepted !== null) parts.push(verdict(view));
-  if (automaton && automaton.entropy !== null) {
-    parts.push(`Entropy over ${automaton.accepting ? "accepting runs" : "runs"}: ${number(automaton.entropy)} nats.`);
+function drawStack(stack, automaton, run) {
+  if (run) drawRun(timeline, run, automaton, runCaption(automaton, run));
+  if (automaton && automaton.posterior) {
+    const among = automaton.accepting ? "the accepting runs" : "all runs";
+    timeline.heat("Actions", `what ${among} on the whole string do at each step, as shares of them`, MARKED, automaton.posterior);
   }
-  if (automaton && !automaton.runs.length) parts.push("No run survives the whole string.");
-  if (!automaton) parts.push("It has no runs: its stack is one blend of vectors, so there are no single stacks, no stack WFA and no parse.");
-  return parts.join(" ");
+  timeline.heat(automaton ? "Weights" : "Actions", WEIGHTS[stack.kind], stack.action_names, stack.actions);
+  const meaning = automaton ? READINGS : "the vector that the network reads";
+  const shares = stack.readings.every((row) => row.every((x) => x >= 0 && x < 1.001))
+    && !stack.reading_names.some((name) => /(^|, )v\d+$/.test(name));
+  const used = stack.reading_names.map((_, row) => row)
+    .filter((row) => stack.reading_names.length <= 14 || stack.readings.some((now) => Math.abs(now[row]) > 1e-6));
+  const left = used.length < stack.reading_names.length ? `${meaning}; rows that are always 0 are left out` : meaning;
+  timeline.heat("Readings", left, used.map((row) => stack.reading_names[row]),
+    stack.readings.map((now) => used.map((row) => now[row])), shares ? 1 : 0);
+  if (automaton) drawWFA(timeline, automaton);
 }
 
 function drawTreeCard(automaton, run) {
   const some = Boolean(run && view.inputs.length);
-  $("run-label").hidden = !some || automaton.runs.length < 2;
+  const groups = some ? sameTrees(automaton.runs) : [];
+  $("run-label").hidden = groups.length < 2;
   tree = null;
   if (!some) {
     const none = !stackNow() ? "A model without a stack has no parse."
@@ -142,12 +158,13 @@ function drawTreeCard(automaton, run) {
     $("tree-note").textContent = "";
     return;
   }
-  $("run").replaceChildren(...automaton.runs.map((one, i) =>
-    html("option", { value: i }, `${["best", "second best", "third best"][i]}, ${number(one.probability)}`)));
-  $("run").value = state.run;
+  $("run").replaceChildren(...groups.map((group) => html("option", { value: group[0] }, runOption(automaton.runs, group))));
+  $("run").value = groups.find((group) => group.includes(state.run))[0];
   $("tree-note").textContent = `A node is a place on the stack: its first leaf was read when it was pushed, its last when it was popped. `
-    + `This run: ${runText(automaton, run)}.`;
-  tree = new TreeDrawing($("tree"), run, automaton, view.inputs);
+    + `This run: ${runText(automaton, run)}.`
+    + (automaton.accept && !automaton.accepting ? " No run accepts, so this tree is not a parse of the string." : "");
+  const fit = state.fit ?? Math.max(...view.inputs.map((one) => one.length)) === 1;
+  tree = new TreeDrawing($("tree"), run, automaton, view.inputs, fit);
 }
 
 /** What changes with time. */
@@ -167,6 +184,7 @@ function show() {
       ? `A ${stackNow().kind} stack is one stack of blended vectors; the attention shows what is on its top.`
       : "This model has no stack."));
   }
+  $("next-title").textContent = nextTitle(view);
   $("next-note").textContent = nextNote(view, t);
   drawNext($("next"), view, t);
   if (tree) tree.show(t);
@@ -194,12 +212,12 @@ function pause() {
   shownAs("Play", "M4 2.5v11L13 8z");
 }
 
-function play() {
+function play(pace = PACE) {
   if (player) return pause();
   if (!view) return;
   if (state.t >= view.inputs.length) go(0);
   shownAs("Pause", "M4 3h3v10H4zM9 3h3v10H9z");
-  player = setInterval(() => { go(state.t + 1); if (state.t >= view.inputs.length) pause(); }, 650);
+  player = setInterval(() => { go(state.t + 1); if (state.t >= view.inputs.length) pause(); }, pace);
 }
 
 const choose = (id, text, place = {}) => work(async (signal) => {
@@ -224,9 +242,11 @@ function describe(model) {
   const listed = symbols.map((one, place) => (one === " " && place ? `${comma} ` : one));
   $("hint").replaceChildren(`${model.label} · reads`, ...listed, model.alphabet.length > 24 ? " …" : "",
     saved || source === Published ? "" : ` · up to ${model.longest} symbols`);
+  $("about").textContent = model.about || "";
   $("examples").replaceChildren(...model.examples.map((value) => html("option", { value })));
   $("chips").replaceChildren(...(saved ? [] : model.examples).map((value) => {
-    const chip = html("button", { type: "button", title: `Read ${value}` }, value);
+    const chip = html("button", { type: "button", title: `Read ${value}` },
+      value.length > 30 && !value.includes(" ") ? `${value.slice(0, 10)}… ${value.length} symbols` : value);
     chip.addEventListener("click", () => { $("text").value = value; look(); });
     return chip;
   }));
@@ -300,17 +320,30 @@ function listen() {
   $("back").addEventListener("click", () => go(state.t - 1));
   $("forth").addEventListener("click", () => go(state.t + 1));
   $("end").addEventListener("click", () => go(view.inputs.length));
-  $("play").addEventListener("click", play);
-  $("stack").addEventListener("change", () => { state.stack = Number($("stack").value); state.run = 0; draw(); });
+  $("play").addEventListener("click", () => play());
+  $("fit").addEventListener("click", () => { state.fit = $("fit").textContent === "Fit to width"; draw(); });
+  $("stack").addEventListener("change", () => {
+    state.stack = Number($("stack").value);
+    state.run = 0;
+    const before = view.inputs, steps = takeTape();
+    if (view.inputs.join() !== before.join()) state.t = steps;
+    draw();
+  });
   $("run").addEventListener("change", () => { state.run = Number($("run").value); draw(); });
   document.addEventListener("keydown", keys);
-  addEventListener("hashchange", () => { if (!saved && fromHash().model) follow(); });
+  addEventListener("hashchange", () => { if (!saved && (fromHash().model || fromHash().tour)) follow(); });
   let later = null;
   new ResizeObserver(() => { // of the window, or by a scroll bar
     if ($("main").clientWidth === drawn) return;
     clearTimeout(later);
     later = setTimeout(() => { Tour.room(); draw(); }, 120);
   }).observe($("main"));
+}
+
+/** Give something in the header the focus; only this document scrolls, not one that it is embedded in. */
+function focusOn(id) {
+  document.scrollingElement.scrollTo({ top: 0 });
+  $(id).focus({ preventScroll: true });
 }
 
 function keys(event) {
@@ -321,10 +354,11 @@ function keys(event) {
   const steps = view ? view.inputs.length : 0;
   const doing = {
     ArrowLeft: () => go(state.t - 1), ArrowRight: () => go(state.t + 1), Home: () => go(0), End: () => go(steps),
-    "/": () => { $("text").focus(); $("text").select(); }, m: () => $("model").focus(), d: Theme.toggle,
+    "/": () => { focusOn("text"); $("text").select(); }, m: () => focusOn("model"), d: Theme.toggle,
     s: () => saved || sample(),
   };
-  if (event.key === " " && !event.target.matches("button")) doing[" "] = play;
+  if (Tour.at >= 0) Object.assign(doing, { n: () => Tour.next(), p: () => Tour.back() });
+  if (event.key === " " && !event.target.matches("button")) doing[" "] = () => play();
   if (!doing[event.key]) return;
   event.preventDefault();
   doing[event.key]();
@@ -350,7 +384,7 @@ async function start() {
     const models = await source.models(), { first, steps } = await source.tour();
     $("model").append(...models.map((id) => html("option", { value: id }, id)));
     Tour.start(steps);
-    if (first && !fromHash().model) await Tour.go(0);
+    if (first && !fromHash().model && !fromHash().tour) await Tour.go(0);
     else await follow(models[0]);
   } catch (error) {
     say(error.message, true);

@@ -2,14 +2,14 @@
 // What the model expects next, beside what the language says.
 
 function drawNext(box, view, time) {
-  const row = time - view.first;
+  const row = view.first === null ? -1 : time - view.first;
   if (!view.predictions || row < 0) {
-    const text = view.predictions ? "Nothing is predicted before the first step." : verdict(view);
+    const text = view.predictions ? view.notes.before || "Nothing is predicted before the first step." : view.accepted ? "It accepts this string." : "It rejects this string.";
     box.replaceChildren(html("p", { class: "note" }, text));
     return;
   }
   const model = view.predictions[row];
-  const truth = view.truth && view.truth[row].some((p) => p > 0) ? view.truth[row] : null;
+  const truth = view.truth && (view.decides || view.truth[row].some((p) => p > 0)) ? view.truth[row] : null;
   const order = model.map((_, place) => place);
   const most = 14;
   if (order.length > most) {
@@ -31,16 +31,19 @@ function drawNext(box, view, time) {
     drawing.append(nextBar(left, y + 3, room, model[output], "positive", tip));
     if (truth) drawing.append(nextBar(left, y + 16, room, truth[output], "truth", tip));
   });
-  const legend = html("div", { class: "legend" }, html("span", {}, html("i", { class: "push" }), "model"));
-  if (truth) legend.append(html("span", {}, html("i", { class: "pop" }), "language"));
+  const legend = html("div", { class: "legend" }, html("span", {}, html("i", { class: "positive" }), "model"));
+  if (truth) legend.append(html("span", {}, html("i", { class: "truth" }), "language"));
+  legend.append(html("span", {}, `${view.outputs.at(-1)}: the string ${view.decides ? "is in the language" : "ends here"}`));
   if (model.length > most) legend.append(html("span", {}, `the ${most} most probable of ${model.length}`));
   box.replaceChildren(drawing, legend);
 }
 
+const nextTitle = (view) => (view.decides ? "Decision" : view.written === null ? "Next symbol" : "Next symbol of the output");
+
 /** What to say above the bars. */
 function nextNote(view, time) {
   const row = time - view.first;
-  const nowhere = view.truth && row >= 0 && !view.truth[row].some((p) => p > 0);
+  const nowhere = view.truth && !view.decides && row >= 0 && !view.truth[row].some((p) => p > 0);
   return nowhere ? view.notes.nowhere : view.notes.next || "";
 }
 
@@ -49,11 +52,6 @@ function nextBar(x, y, room, p, kind, tip) {
     svg("rect", { x, y, width: room, height: 11, rx: 3, class: "cell" }),
     svg("rect", { x, y, width: Math.max(p > 0 ? 1 : 0, room * p), height: 11, rx: 3, class: kind }),
     svg("text", { x: x + room + 8, y: y + 9.5, class: "small" }, number(p)));
-}
-
-function verdict(view) {
-  if (view.accepted === null) return "";
-  return view.accepted ? "It accepts this string." : "It rejects this string.";
 }
 
 function inWords(view, model, truth) {

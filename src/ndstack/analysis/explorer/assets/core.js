@@ -40,6 +40,10 @@ const visible = (symbol) => (symbol === " " ? "␣" : symbol);
 /** Classes for the colour of the stack symbol with this number; the bottom is grey. */
 const tone = (index) => (index <= 0 ? 0 : 1 + ((index - 1) % 7));
 
+/** Actions are told apart by their lines, because colours are for stack symbols; the styles are in style.css. */
+const MARKED = ["push", "replace", "pop"];
+const actionMark = (name, x, y) => svg("path", { class: `flow ${name}`, d: `M${x} ${y}h26`, "stroke-width": 3 });
+
 const ruler = document.createElement("canvas").getContext("2d");
 function textWidth(text, size = 12) {
   ruler.font = `${size}px system-ui, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif`;

@@ -43,6 +43,26 @@ function loaded(number) {
   });
 }
 
+/** The symbols of an alphabet, in one line. */
+function listed(alphabet) {
+  const separator = alphabet.some((symbol) => symbol.length > 1) ? ", " : " ";
+  return [...alphabet.slice(0, 10), ...(alphabet.length > 10 ? ["..."] : [])].join(separator);
+}
+
+/** The first part of a typed string that is no symbol, as the server splits it: longest symbols first, at spaces. */
+function unknownSymbol(text, alphabet) {
+  const known = new Set(alphabet);
+  if (alphabet.every((symbol) => symbol.length === 1)) return [...text].find((symbol) => !known.has(symbol));
+  const words = text.split(" ").filter(Boolean);
+  for (let from = 0; from < words.length; ) {
+    let to = words.length;
+    while (to > from && !known.has(words.slice(from, to).join(" "))) to--;
+    if (to === from) return words[from];
+    from = to;
+  }
+  return undefined;
+}
+
 const Published = {
   models: async () => published.models.map((one) => one.id),
   tour: async () => published.tour,
@@ -54,12 +74,15 @@ const Published = {
   look: async (id, text) => {
     const model = await Published.model(id), word = text.trim().replace(/\s+/g, " ");
     if (Object.hasOwn(model.strings, word)) return { ...await loaded(model.strings[word]), model };
+    const unknown = unknownSymbol(word, model.alphabet);
+    if (unknown !== undefined) throw new Error(`'${unknown}' is not in the alphabet of ${id}: ${listed(model.alphabet)}`);
     const all = model.complete ? `all strings of up to ${model.complete} symbols and a few others` : `${Object.keys(model.strings).length} strings`;
     throw new Error(`This page works without a server and has ${all} for ${id}; ndstack explore reads any string.`);
   },
   sample: async (id, text) => {
-    const { strings } = await Published.model(id), others = Object.keys(strings).filter((one) => one && one !== text);
-    return others.length ? others[Math.floor(Math.random() * others.length)] : text;
+    const { members } = await Published.model(id), others = members.filter((one) => one && one !== text);
+    if (!others.length) throw new Error(`This page has no other string of the language of ${id}; ndstack explore has more.`);
+    return others[Math.floor(Math.random() * others.length)];
   },
   stop: () => {},
   leave: () => {},

@@ -2,23 +2,29 @@
 // A run as a tree: a node is a place on the stack, a leaf a symbol that is read.
 
 class TreeDrawing {
-  constructor(box, run, automaton, inputs) {
+  /** `fit` scales the tree down to the width of the box. */
+  constructor(box, run, automaton, inputs, fit = false) {
     this.box = box;
     this.automaton = automaton;
     this.inputs = inputs;
+    this.moves = run.moves;
     this.parts = []; // [element, first step, last step]
     this.next = 10;
     this.deepest = 0;
     const steps = inputs.length;
-    this.leaves = []; // [middle, half of the room] of each
+    this.row = depthBelow(run.tree) > 24 ? 27 : 38;
+    this.leaves = []; // [middle, half of the room, height] of each
     const group = svg("g", {});
     this.lines = svg("g", {});
     this.nodes = group;
     const root = this.lay(run.tree, 0);
     root.from = 0;
     root.to = steps;
+    const width = Math.max(this.next + 10, 60), height = (this.deepest + 1) * this.row + 10;
+    this.fits = width <= box.clientWidth;
+    this.scale = fit ? clamp(box.clientWidth / width, 0.2, 1) : 1;
     this.drawing = svg("svg", {
-      width: Math.max(this.next + 10, 60), height: (this.deepest + 1) * 38 + 10, role: "img",
+      width: width * this.scale, height: height * this.scale, viewBox: `0 0 ${width} ${height}`, role: "img",
       "aria-label": `Tree of the run: ${this.bracketed(run.tree)}`,
     }, this.lines, this.nodes);
     box.replaceChildren(this.drawing);
@@ -26,13 +32,13 @@ class TreeDrawing {
 
   /** Place a node and what is under it; returns where it is and which steps it spans. */
   lay(node, depth) {
-    const y = depth * 38 + 20;
+    const y = depth * this.row + 20;
     this.deepest = Math.max(this.deepest, depth);
     if (typeof node === "number") {
       const symbol = visible(this.inputs[node - 1]), width = Math.max(20, textWidth(symbol) + 12);
       const x = this.next + width / 2;
       this.next += width;
-      this.leaves[node] = [x, width / 2 + 10];
+      this.leaves[node] = [x, width / 2 + 10, y];
       const text = svg("text", { x, y: y + 4, "text-anchor": "middle", class: "mono", tip: `step ${node} reads ${symbol}` }, symbol);
       this.nodes.append(text);
       this.parts.push([text, node, node]);
@@ -56,12 +62,18 @@ class TreeDrawing {
 
   drawNode(node, x, y, width, from, to, depth) {
     const last = node.label.split("→").at(-1), kind = tone(this.automaton.symbols.indexOf(last));
-    const tip = depth ? `${node.label}: on the stack from step ${from} to ${to}` : `${node.label}: the initial bottom`;
+    const tip = depth ? `${node.label}\npushed at step ${from}, ${this.lastOf(node, to)}` : `${node.label}\nthe initial bottom`;
     const box = svg("g", { tip },
       svg("rect", { x: x - width / 2, y: y - 11, width, height: 22, rx: 7, class: `paper k${kind}`, "stroke-width": 1.6 }),
       svg("text", { x, y: y + 4, "text-anchor": "middle", class: "small strong" }, node.label));
     this.nodes.append(box);
     this.parts.push([box, depth ? from : 0, to]);
+  }
+
+  /** How a place on the stack ended: the moves tell whether its last leaf was read by a pop. */
+  lastOf(node, to) {
+    const own = node.children.at(-1) === to;
+    return own && this.moves[to - 1][0] === 2 ? `popped at step ${to}` : "still there at the end";
   }
 
   bracketed(node) {
@@ -72,7 +84,10 @@ class TreeDrawing {
   /** Fade what has not been read yet, and keep the current leaf in sight. */
   show(time) {
     for (const [element, from] of this.parts) element.classList.toggle("later", from > time);
-    const [x, half] = this.leaves[time] || [0, 0], { box } = this;
+    const [x, half, y] = (this.leaves[time] || [0, 0, 0]).map((one) => one * this.scale), { box } = this;
     if (x < box.scrollLeft + half || x > box.scrollLeft + box.clientWidth - half) box.scrollLeft = x - box.clientWidth / 2;
+    if (y < box.scrollTop || y > box.scrollTop + box.clientHeight - 20) box.scrollTop = y - box.clientHeight / 2;
   }
 }
+
+const depthBelow = (node) => (typeof node === "number" ? 0 : 1 + Math.max(0, ...node.children.map(depthBelow)));

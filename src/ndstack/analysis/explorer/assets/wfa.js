@@ -8,7 +8,7 @@ function drawWFA(timeline, automaton) {
   const row = new Map(rows.map((kind, place) => [kind, place]));
   const tall = rows.length > 16 ? 20 : 28, top = 14;
   const height = top + rows.length * tall + 6;
-  timeline.caption("Stack WFA", "every path from the left to the current column is a stack; wider is more probable");
+  timeline.caption("Stack WFA", "all stacks at once: each path from the left to the current column is one; wider is more probable");
   const [gutter, plot] = timeline.band(height, "The stack WFA at the current time");
   const y = (kind) => top + (row.get(kind) + 0.5) * tall;
   for (const kind of rows) {
@@ -27,8 +27,8 @@ function drawWFA(timeline, automaton) {
       ...nodes.map((node) => {
         const [at, q, x, p] = node, [cx, cy] = place(node);
         const current = at === now;
-        const tip = at < 0 ? "the root, under the first symbol"
-          : `time ${at}: state ${q}, ${x} on top\non the path of the stack: ${number(p)}`;
+        const tip = at < 0 ? "below the bottom, where every path begins"
+          : `at time ${at} in state ${q} with ${x} on top\n${percent(p)} of the runs have been here, and ${x} is still on their stacks`;
         return svg("circle", {
           cx, cy, r: Math.max(2, largest * (0.35 + 0.65 * Math.sqrt(p))), tip, "stroke-width": current ? 2.2 : 1.2,
           class: `k${tone(symbols.indexOf(x))} ${current ? "paper" : `f${tone(symbols.indexOf(x))}`}`,
@@ -43,11 +43,12 @@ function wfaEdge([from, to, symbol, log, p], nodes, place, symbols) {
   const span = nodes[to][0] - nodes[from][0];
   const bow = Math.abs(y1 - y2) < 1 && span > 1 ? Math.min(26, 5 + 2.5 * span) : 0;
   const bend = Math.max(6, 0.45 * (x2 - x1));
-  const tip = `${symbol} on the stack\nstanding on ${nodes[from][0] < 0 ? "the root" : `(${nodes[from].slice(0, 3).join(", ")})`}`
-    + `\nprobability ${number(p)}\nlog inner weight ${number(log)}`;
+  const [at, q, x] = nodes[from], below = at < 0 ? "the initial bottom" : `in the place that was pushed at step ${at + 1}, in state ${q}, onto ${x}`;
+  const tip = `${symbol}, ${below}\non the stacks of ${percent(p)} of the runs`
+    + `\nlog of the weight of all ways from there to here: ${number(log)}`;
   return svg("path", {
     d: `M${x1} ${y1}C${x1 + bend} ${y1 - bow} ${x2 - bend} ${y2 - bow} ${x2} ${y2}`, tip,
     class: `edge k${tone(symbols.indexOf(symbol))}`, "stroke-width": 0.7 + 5.3 * p,
-    "stroke-opacity": 0.22 + 0.68 * p,
+    "stroke-opacity": 0.35 + 0.6 * p,
   });
 }

@@ -1,0 +1,98 @@
+"""The tables of docs/transduction.md and docs/recognition.md, made from results/tasks by docs/results.py."""
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from ndstack import plotting
+from ndstack.experiments import figures
+from ndstack.experiments.experiment import Experiment
+from ndstack.experiments.matching import runs_of
+from ndstack.experiments.records import Tables
+from ndstack.experiments.registry import read_experiments
+from ndstack.experiments.results import Finished
+from ndstack.experiments.sheets import Sheet, make_sheet
+
+PAGES = ("transduction.md", "recognition.md")
+PICTURES = ("chomsky", "recognition")
+KINDS = ("inside", "1 edit", "2 edits", "3 edits", "uniform")
+
+
+def short(name: str) -> Experiment:
+    """The short form of an experiment that ships."""
+    file = "recognition" if name == "modelling" else name
+    return next(one for one in read_experiments(Path(file)) if one.name == name).at("short")
+
+
+class Tasks:
+    """The parts that are made."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+
+    def chomsky(self) -> str:
+        """Scores on long inputs; in brackets, the accuracy on inputs of the training lengths."""
+        experiment, runs = self._runs("chomsky")
+        rows: list[list[str | float | int | None]] = []
+        for model in experiment.models:
+            row: list[str | float | int | None] = [model.label]
+            for language in experiment.languages:
+                mine = [one for one in runs if (one.label, one.language) == (model.label, language)]
+                row.append(_beside(mine))
+            rows.append(row)
+        return Sheet(["", *experiment.languages], rows).markdown()
+
+    def questions(self) -> str:
+        """Shares of outputs by the rule that they follow."""
+        experiment, runs = self._runs("questions")
+        sheet = make_sheet(experiment.outputs[0], experiment, runs)
+        assert sheet is not None
+        return sheet.markdown()
+
+    def recognition(self) -> str:
+        """Accuracy of recognisers, and the difference to the lower bound of language models."""
+        experiment, runs = self._runs("recognition")
+        _, models = self._runs("modelling")
+        rows: list[list[str | float | int | None]] = []
+        for model in experiment.models:
+            row: list[str | float | int | None] = [model.label]
+            for language in experiment.languages:
+                place = (model.label, language)
+                for some, name in ((runs, "test_accuracy"), (models, "test_difference")):
+                    found = [getattr(one.record, name) for one in some if (one.label, one.language) == place]
+                    row.append(f"{statistics.fmean(found):.3f}" if found and None not in found else "-")
+            rows.append(row)
+        pairs = [(f"{one}: accuracy", "nats") for one in experiment.languages]
+        return Sheet(["", *(name for pair in pairs for name in pair)], rows).markdown()
+
+    def kinds(self) -> str:
+        """Accuracy of recognisers by the kind of string, over all languages."""
+        experiment, runs = self._runs("recognition")
+        rows: list[list[str | float | int | None]] = []
+        for model in experiment.models:
+            mine = [one.record.accuracy_by_kind for one in runs if one.label == model.label]
+            row = [[one[kind] for one in mine if kind in one] for kind in KINDS]
+            rows.append([model.label, *(f"{statistics.fmean(some):.3f}" if some else "-" for some in row)])
+        return Sheet(["", *KINDS], rows).markdown()
+
+    def draw(self, folder: Path) -> None:
+        """Draw accuracy by length."""
+        for name in PICTURES:
+            experiment, runs = self._runs(name)
+            figure = figures.draw_figure(experiment.outputs[0], experiment, runs)
+            assert figure is not None
+            plotting.save_figure(figure, folder / f"{name}-short.svg")
+
+    def _runs(self, name: str) -> tuple[Experiment, list[Finished]]:
+        experiment = short(name)
+        return experiment, runs_of(self.tables, experiment)
+
+
+def _beside(runs: Sequence[Finished]) -> str:
+    """The score on the test lengths and the accuracy at validation of the best run."""
+    if not runs:
+        return "-"
+    record = min(runs, key=lambda one: one.score).record
+    tested = "-" if record.test_accuracy is None else f"{100 * record.test_accuracy:.1f}"
+    known = "-" if record.accuracy is None else f"{100 * record.accuracy:.1f}"
+    return f"{tested} ({known})"
