@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import numba
 import numpy as np
@@ -66,12 +67,37 @@ def count(kind, at, first, last):
 @pytest.mark.compiled
 @pytest.mark.parametrize("kind", [np.float32(0), np.float64(0)], ids=["float32", "float64"])
 @pytest.mark.parametrize(("cost", "largest"), [(0, 10), (short_calls.WORTH_A_WAITING_THREAD, 5), (1e9, 4)])
-def test_short_calls_are_shared_without_python(way, kind, cost, largest):
+def test_short_calls_are_shared_without_python(way, kind, cost, largest, monkeypatch):
+    monkeypatch.setattr(short_calls, "_alone_until", 0.0)
     found = np.zeros(11, type(kind))
     short_calls.call(count, kind, found.ctypes.data, 10, cost)
     assert (found[:10] == 1).all()
     if way == "openmp":
         assert found[10] == largest
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(threads._openmp is None, reason="torch has no OpenMP library that is known")
+def test_short_calls_are_not_shared_for_a_while_when_threads_have_to_wait(monkeypatch):
+    """A machine on which every shared call takes a hundredth of a second."""
+    shared = []
+
+    def slowly(parts, *_):
+        shared.append(parts)
+        time.sleep(0.01)
+
+    openmp = threads.openmp()
+    monkeypatch.setattr(threads, "_wanted", 3)
+    monkeypatch.setattr(openmp, "run_compiled", slowly)
+    monkeypatch.setattr(short_calls, "_alone_until", 0.0)
+    monkeypatch.setattr(short_calls, "PAUSE", 0.1)
+    found = np.zeros(11)
+    for _ in range(5):
+        short_calls.call(count, np.float64(0), found.ctypes.data, 10, short_calls.WORTH_A_WAITING_THREAD)
+    assert (found[:10] == 4).all()  # the first call was shared
+    time.sleep(0.1)
+    short_calls.call(count, np.float64(0), found.ctypes.data, 10, short_calls.WORTH_A_WAITING_THREAD)
+    assert shared == [2, 2]
 
 
 def test_what_a_part_raises_is_raised(way):

@@ -4,10 +4,14 @@
 `threads.share` has every thread call Python, which takes the interpreter's lock from the other threads; in a
 call of a tenth of a millisecond they would do little else than wait for it. Here the OpenMP library calls
 compiled code, and compiled code calls the function whose work is shared.
+
+On a busy machine a thread may have to wait for its core for longer than all the work takes, at every call. So
+whenever a shared call has taken far too long, those of the next second are not shared.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -22,6 +26,9 @@ from ndstack.ops.runtime.simd import Typed, entry, intrinsic
 
 WORTH_A_WAITING_THREAD = 100_000
 """About how many multiply-adds take longer than to share them with a thread that waits for work."""
+
+PAUSE = 1.0
+"""For how many seconds calls are not shared after one that took far too long."""
 
 _FUNCTION, _WIDE, _AT, _BATCH, _PARTS, _NUMBER, _COUNT = range(7)
 SLOTS = _COUNT + 1
@@ -83,6 +90,8 @@ _KINDS: dict[type, tuple[object, ...]] = {
 }
 _places: dict[tuple[object, type], int | None] = {}
 """The addresses of compiled functions, by function and type of the kind; None if they cannot be had."""
+_alone_until = 0.0
+"""Until when calls are not shared."""
 
 
 def call(function: Compiled, kind: Any, at: int, batch: int, cost: float) -> None:
@@ -95,8 +104,9 @@ def call(function: Compiled, kind: Any, at: int, batch: int, cost: float) -> Non
         batch: how many sequences there are.
         cost: multiply-adds of the whole call.
     """
+    global _alone_until
     parts = min(threads.get_num_threads(), batch, 1 + int(cost / WORTH_A_WAITING_THREAD))
-    if parts <= 1:
+    if parts <= 1 or (time.perf_counter() < _alone_until and cost < threads.WORTH_A_THREAD):
         function(kind, at, 0, batch)
         return
     openmp = threads.openmp()
@@ -107,7 +117,16 @@ def call(function: Compiled, kind: Any, at: int, batch: int, cost: float) -> Non
     region = _place(_region, int)
     assert region is not None
     _kept, table = of_numbers((place, kind.itemsize == 8, at, batch, parts, *openmp.questions))
+    began = time.perf_counter()
     openmp.run_compiled(parts, region, table)
+    ended = time.perf_counter()
+    if ended - began > _far_too_long(cost):
+        _alone_until = ended + PAUSE
+
+
+def _far_too_long(cost: float) -> float:
+    """Return the seconds that so many multiply-adds do not take on a free core, not even on a slow one."""
+    return 2e-4 + cost / 5e9
 
 
 def _place(function: Compiled, kind: type) -> int | None:
