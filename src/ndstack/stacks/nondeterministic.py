@@ -80,6 +80,10 @@ class NondeterministicState(State):
         """Whether the history reaches back to the first step."""
         return bool(self.history) or self.time == 0
 
+    def after_one(self, reading: Tensor, actions: Tensor, chart: Chart) -> Self:
+        """Return the state after a step of stacks without vectors, all of whose history is known."""
+        return type(self)(reading, None, (*self.history, actions), chart, self.time + 1)
+
     def settled(self) -> Self:
         """Return the same state, all tensors of which are ordinary ones in the graph of derivatives."""
         if self.chart is None or isinstance(self.chart, FixedChart) or self.chart.chain is None:
@@ -245,20 +249,29 @@ class Nondeterministic(Stack[NondeterministicState]):
             state: the stacks so far.
             given: log weights [B, A]; or hidden states [B, H], of which the layer makes such.
         """
-        chart, time = state.chart, state.time + 1
+        chart = self.steps_alone(state, given)
+        if chart is None:
+            return None
+        done = advance(chart, given, layer)
+        if done.all_trusted:
+            return state.after_one(done.reading, done.actions, done.chart)
+        return self._carry_on(state, done.actions[:, None], None)[1]
+
+    def steps_alone(self, state: NondeterministicState, given: Tensor) -> Chart | None:
+        """Return the charts that a compiled single step of such tensors continues.
+
+        None where that cannot be done: readings that need more than the charts, other devices and dtypes, and
+        charts that are not all there is.
+        """
+        chart = state.chart
         simple = self.vector_size is None and self.read_states and self.window is None
-        if not simple or not self.compiled(given) or (chart is None and time > 1):
+        if not simple or not self.compiled(given) or (chart is None and state.time > 0):
             return None
         if chart is None:
             chart = start_chart(self.setting(), state.batch_size, 1, given.dtype)
         if isinstance(chart, DeviceChart | FixedChart) or not state.complete:
             return None
-        if chart.dtype != given.dtype or chart.log_space is not None:
-            return None
-        done = advance(chart, given, layer)
-        if done.all_trusted:
-            return NondeterministicState(done.reading, None, (*state.history, done.actions), done.chart, time)
-        return self._carry_on(state, done.actions[:, None], None)[1]
+        return chart if chart.dtype == given.dtype and chart.log_space is None else None
 
     def _scan(
         self, state: NondeterministicState, actions: Tensor, pushed: Tensor | None
@@ -346,7 +359,7 @@ class Nondeterministic(Stack[NondeterministicState]):
 
     def compiled(self, given: Tensor) -> bool:
         """Return whether steps of such tensors are done by compiled code."""
-        return given.is_cpu and backends.choose(given.device) == "cpu"
+        return given.is_cpu and (backends.forced() == "auto" or backends.choose(given.device) == "cpu")
 
     def setting(self, backend: str = "cpu") -> Setting:
         """Return what a backend is told."""

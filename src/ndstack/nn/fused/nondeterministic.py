@@ -36,7 +36,26 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
     All is computed in the format that it needs (see `ndstack.ops.nondeterministic.precision_guard`). On CPUs
     a whole sequence is one operation, unless derivatives flow into earlier charts; with Triton it is one
     kernel; otherwise cell and stack take turns. Whether the format was enough is looked at once, in the end.
+    A single step on the CPU is one operation, too, of stacks whose charts tell all that is read of them.
     """
+
+    def step(
+        self,
+        stack: Stack[NondeterministicState],
+        gates: Tensor,
+        weights: LSTMWeights,
+        lstm_state: LSTMState,
+        state: NondeterministicState,
+    ) -> tuple[LSTMState, NondeterministicState]:
+        """Make one step."""
+        assert isinstance(stack, Nondeterministic)
+        chart = None if stack.normalized else stack.steps_alone(state, gates)
+        if chart is None:
+            return super().step(stack, gates, weights, lstm_state, state)
+        done = fused.nondeterministic_step.step(chart, gates, weights, lstm_state, state.reading)
+        if not done.all_trusted:
+            return super().step(stack, gates, weights, lstm_state, state)
+        return (done.hidden, done.cell), state.after_one(done.reading, done.actions, done.chart)
 
     def run(
         self,
