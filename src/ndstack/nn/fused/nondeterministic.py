@@ -252,5 +252,5 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
 
 
 def _padded(vectors: Tensor, steps: int) -> Tensor:
-    """The vectors of so many steps; those that a window has forgotten are zeros, which are never read again."""
+    """The vectors of so many steps; zeros for those that a window has forgotten, never to be read again."""
     return torch.nn.functional.pad(vectors, (0, 0, steps + 1 - vectors.shape[1], 0))
