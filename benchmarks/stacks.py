@@ -27,13 +27,13 @@ from torch import Tensor
 
 from benchmarks.loop import cubic_loop_rate
 from ndstack.functional.nondeterministic import nondeterministic
-from ndstack.nn.fused import FusedLSTM, LSTMWeights, run_lstm
+from ndstack.nn.fused import FusedLSTM, LSTMWeights, find, run_lstm
 from ndstack.ops.lstm import lstm_cell
 from ndstack.ops.nondeterministic import reference
 from ndstack.ops.nondeterministic.log_space import log_sum, quotient
 from ndstack.ops.nondeterministic.settings import action_sizes
 from ndstack.ops.runtime import threads
-from ndstack.stacks.nondeterministic import Nondeterministic, NondeterministicState
+from ndstack.stacks.nondeterministic import Nondeterministic
 
 BATCH, UNITS, INPUTS = 10, 20, 4
 Row = dict[str, Any]
@@ -83,9 +83,8 @@ def train_step(net: Controller, n: int, way: str, batch: int = BATCH) -> None:
     if way == "fused":
         hidden, *_ = run_lstm(net.stack, inputs, weights, memory, net.stack.start(batch))
     elif way == "steps":
-        hidden, *_ = FusedLSTM[NondeterministicState]().run(
-            net.stack, inputs, weights, memory, net.stack.start(batch)
-        )
+        pair = find("lstm", net.stack)
+        hidden, *_ = FusedLSTM.run(pair, net.stack, inputs, weights, memory, net.stack.start(batch))
     else:
         hidden = by_reference(net.stack, inputs, weights, memory)
     net.zero_grad()

@@ -57,6 +57,15 @@ def _pointer(address, kind):
     return ctypes.cast(int(address) or NOWHERE.ctypes.data, ctypes.POINTER(number))
 
 
+def _ask(function):
+    return ctypes.CFUNCTYPE(ctypes.c_int)(function)()
+
+
+def _call(function, wide, *given):
+    kind = ctypes.c_double if wide else ctypes.c_float
+    ctypes.CFUNCTYPE(None, kind, *[ctypes.c_int64] * 3)(function)(0.0, *given)
+
+
 def replace_intrinsics():
     """Make these the intrinsics of the kernels, which must not have been imported yet."""
     numba.extending.intrinsic = lambda function: globals()[function.__name__]

@@ -68,6 +68,16 @@ def test_backward_comes_from_another_process(tmp_path):
     assert run(tmp_path, "train")[3] == asked  # all is in the cache
 
 
+def test_the_other_process_does_not_import_torch():
+    """Which would take two of the fifteen seconds of a first training step."""
+    program = (
+        "import importlib, sys; from ndstack.ops.runtime import beside; "
+        "sys.meta_path.insert(0, beside.BarePackages); "
+        f"importlib.import_module({nondeterministic_loops.__name__!r}); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
 @pytest.mark.compiled
 def test_without_derivatives_no_process_is_started(tmp_path):
     answers, hits, _, asked = run(tmp_path, "infer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import types
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,6 +45,20 @@ def test_transforms_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not torch_internals.transforms_active()
 
 
+def test_an_operation_without_a_look_at_transforms() -> None:
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            return 2 * grad
+
+    x = torch.ones(2, requires_grad=True)
+    assert torch.autograd.grad(torch_internals.plain_apply(Double)(x).sum(), x)[0].tolist() == [2.0, 2.0]
+
+
 def test_hooks_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = torch.nn.Linear(1, 1)
     assert not torch_internals.has_hooks(layer)
@@ -54,6 +69,17 @@ def test_hooks_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not torch_internals.has_hooks(layer)
     monkeypatch.delattr(torch.nn.modules.module, "_global_backward_hooks")
     assert torch_internals.has_hooks(layer)  # not known, so the module is called
+
+
+@pytest.mark.compiled
+def test_the_address_of_a_compiled_function() -> None:
+    double = numba.njit(lambda x: 2 * x)
+    place = numba_internals.c_address(double, (numba.int64,))
+    assert place is not None
+    assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(place)(21) == 42
+    assert numba_internals.c_address(SimpleNamespace(), (numba.int64,)) is None
+    without_library = SimpleNamespace(overloads={(): SimpleNamespace()})
+    assert numba_internals.c_address(without_library, ()) is None
 
 
 def test_numba_without_events_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,16 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
+import numba
+import numpy as np
 import pytest
 import torch
 
 from ndstack.errors import NdstackError
-from ndstack.ops.runtime import threads
+from ndstack.ops.runtime import short_calls, threads
+from ndstack.ops.runtime.pointers import numbers
 
 
 @pytest.fixture(params=["openmp", "pool"])
@@ -49,6 +53,51 @@ def test_every_sequence_is_done_once_and_all_parts_at_the_same_time(way, batch, 
 
 def test_a_small_call_stays_on_one_thread(way):
     assert shared(10, cost=100.0) == ([(0, 10)], {threading.get_ident()})
+
+
+@numba.njit(nogil=True)
+def count(kind, at, first, last):
+    """Add 1 to each number of its part, and to the number after all the size of the part."""
+    found = numbers(at, 11, kind)
+    for j in range(first, last):
+        found[j] += 1
+        found[10] = max(found[10], last - first)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("kind", [np.float32(0), np.float64(0)], ids=["float32", "float64"])
+@pytest.mark.parametrize(("cost", "largest"), [(0, 10), (short_calls.WORTH_A_WAITING_THREAD, 5), (1e9, 4)])
+def test_short_calls_are_shared_without_python(way, kind, cost, largest, monkeypatch):
+    monkeypatch.setattr(short_calls, "_alone_until", 0.0)
+    found = np.zeros(11, type(kind))
+    short_calls.call(count, kind, found.ctypes.data, 10, cost)
+    assert (found[:10] == 1).all()
+    if way == "openmp":
+        assert found[10] == largest
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(threads._openmp is None, reason="torch has no OpenMP library that is known")
+def test_short_calls_are_not_shared_for_a_while_when_threads_have_to_wait(monkeypatch):
+    """A machine on which every shared call takes a hundredth of a second."""
+    shared = []
+
+    def slowly(parts, *_):
+        shared.append(parts)
+        time.sleep(0.01)
+
+    openmp = threads.openmp()
+    monkeypatch.setattr(threads, "_wanted", 3)
+    monkeypatch.setattr(openmp, "run_compiled", slowly)
+    monkeypatch.setattr(short_calls, "_alone_until", 0.0)
+    monkeypatch.setattr(short_calls, "PAUSE", 0.1)
+    found = np.zeros(11)
+    for _ in range(5):
+        short_calls.call(count, np.float64(0), found.ctypes.data, 10, short_calls.WORTH_A_WAITING_THREAD)
+    assert (found[:10] == 4).all()  # the first call was shared
+    time.sleep(0.1)
+    short_calls.call(count, np.float64(0), found.ctypes.data, 10, short_calls.WORTH_A_WAITING_THREAD)
+    assert shared == [2, 2]
 
 
 def test_what_a_part_raises_is_raised(way):

@@ -3,17 +3,18 @@
 | model | normalized | read_states | vector_size |
 |---|---|---|---|
 | NS (chapter 4) | True | False | None |
-| NS+S, NS+U (section 6.2) | True, False | True, False | None |
+| NS+S (section 6.2) | True | True | None |
+| NS+U (section 6.2) | False | False | None |
 | RNS (chapter 6) | False | True | None |
 | VRNS (chapter 9) | False | True | m |
 
-A state carries Lang's chart, so that a step costs what the algorithm says. It also carries the
+A state carries Lang's chart, so that a step does not repeat the work of earlier ones. It also carries the
 actions so far, from which the chart is made anew in float64 where float32 could lose runs, and in
-log space where float64 could. A windowed stack forgets its actions after many steps, so its chart is
-in float64 from the beginning.
+log space where float64 could. A windowed stack forgets its actions after many steps and cannot be
+computed again then, so its chart is in float64 from the beginning.
 
-On other devices than CPUs all of this runs there; whether float32 was enough is looked at once per
-call of several steps, and now and then in a series of single ones.
+On other devices than CPUs the steps run there. Whether float32 was enough is looked at once per call of
+several steps, and now and then in a series of single ones; what needs log space is computed on the CPU.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from ndstack.ops.runtime.tracing import refuse_transforms
 from ndstack.stacks.base import Stack, State
 
 _REMEMBERED_STEPS = 1024
-"""For how many steps a windowed stack can be computed again in log space (see `guarded_steps`)."""
+"""For how many steps at least a windowed stack keeps its history, so that it can be computed again."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,8 +58,8 @@ class NondeterministicState(State):
     Attributes:
         vectors: [B, j, m], the pushed vectors that may still be on a stack, oldest first; the
             first of all is the bottom's. None if the stack holds symbols only.
-        history: the log weights of all steps so far, in chunks [B, n, A] or steps [B, A]; empty if
-            there have been too many.
+        history: the log weights of all steps so far, in chunks [B, n, A] or steps [B, A]; empty at time 0,
+            and once a windowed stack has forgotten it.
         chart: Lang's chart; None if it is not needed yet.
         time: the number of steps so far; 0 for a chart of fixed capacity, which knows it itself.
     """
@@ -80,8 +81,12 @@ class NondeterministicState(State):
         """Whether the history reaches back to the first step."""
         return bool(self.history) or self.time == 0
 
+    def after_one(self, reading: Tensor, actions: Tensor, chart: Chart) -> Self:
+        """Return the state after a step of stacks without vectors, all of whose history is known."""
+        return type(self)(reading, None, (*self.history, actions), chart, self.time + 1)
+
     def settled(self) -> Self:
-        """Return the same state, all tensors of which are ordinary ones in the graph of derivatives."""
+        """Return the same state, with ordinary tensors in place of the token of a chain."""
         if self.chart is None or isinstance(self.chart, FixedChart) or self.chart.chain is None:
             return self
         return dataclasses.replace(self, chart=self.chart.settle())
@@ -100,8 +105,9 @@ class Nondeterministic(Stack[NondeterministicState]):
     """A stack that keeps all runs of a weighted pushdown automaton (chapters 4 to 9).
 
     Action logits are the log weights of push [Q, S, Q, S], replace [Q, S, Q, S] and pop [Q, S, Q],
-    flattened, in this order. A reading is the distribution over (state, top symbol), flattened; or
-    over the top symbol; with vectors, times the expected top vector.
+    flattened, in this order. A reading is the distribution over (state, top symbol), flattened, or over
+    top symbols only if `read_states` is False. With vectors, each probability is multiplied by the expected
+    top vector.
 
     Where no run survives a step, readings are 0 from there on, with zero gradients.
 
@@ -113,7 +119,7 @@ class Nondeterministic(Stack[NondeterministicState]):
         normalized: whether the weights of all actions from one (state, symbol) are made to sum to
             1 (eq. 4.4); else they are the exponentials of the logits.
         read_states: whether the reading tells the state.
-        window: chapter 7's D; the stack forgets what is older.
+        window: D of chapter 7: an element is forgotten D steps after the time on which it stands.
         bottom_fix: whether the initial bottom symbol can be replaced and uncovered (chapter 8).
     """
 
@@ -180,7 +186,7 @@ class Nondeterministic(Stack[NondeterministicState]):
         return NondeterministicState(reading.detach(), vectors, (), chart, 0)
 
     def log_weights(self, actions: Tensor) -> Tensor:
-        """Return the log weights that action logits [..., action_size] stand for, flattened alike."""
+        """Return the log weights of the given action logits [..., action_size], in the same order."""
         if not self.normalized:
             return actions
         kinds = self.states * self.symbols
@@ -245,20 +251,29 @@ class Nondeterministic(Stack[NondeterministicState]):
             state: the stacks so far.
             given: log weights [B, A]; or hidden states [B, H], of which the layer makes such.
         """
-        chart, time = state.chart, state.time + 1
+        chart = self.steps_alone(state, given)
+        if chart is None:
+            return None
+        done = advance(chart, given, layer)
+        if done.all_trusted:
+            return state.after_one(done.reading, done.actions, done.chart)
+        return self._carry_on(state, done.actions[:, None], None)[1]
+
+    def steps_alone(self, state: NondeterministicState, given: Tensor) -> Chart | None:
+        """Return the charts that a compiled single step of such tensors continues.
+
+        None where that cannot be done: readings that need more than the charts, other devices and dtypes, and
+        charts that are not all there is.
+        """
+        chart = state.chart
         simple = self.vector_size is None and self.read_states and self.window is None
-        if not simple or not self.compiled(given) or (chart is None and time > 1):
+        if not simple or not self.compiled(given) or (chart is None and state.time > 0):
             return None
         if chart is None:
             chart = start_chart(self.setting(), state.batch_size, 1, given.dtype)
         if isinstance(chart, DeviceChart | FixedChart) or not state.complete:
             return None
-        if chart.dtype != given.dtype or chart.log_space is not None:
-            return None
-        done = advance(chart, given, layer)
-        if done.all_trusted:
-            return NondeterministicState(done.reading, None, (*state.history, done.actions), done.chart, time)
-        return self._carry_on(state, done.actions[:, None], None)[1]
+        return chart if chart.dtype == given.dtype and chart.log_space is None else None
 
     def _scan(
         self, state: NondeterministicState, actions: Tensor, pushed: Tensor | None
@@ -346,7 +361,7 @@ class Nondeterministic(Stack[NondeterministicState]):
 
     def compiled(self, given: Tensor) -> bool:
         """Return whether steps of such tensors are done by compiled code."""
-        return given.is_cpu and backends.choose(given.device) == "cpu"
+        return given.is_cpu and (backends.forced() == "auto" or backends.choose(given.device) == "cpu")
 
     def setting(self, backend: str = "cpu") -> Setting:
         """Return what a backend is told."""

@@ -77,7 +77,7 @@ def _checked(
     state: StateT,
     dimensions: int,
 ) -> tuple[Tensor, LSTMWeights, LSTMState]:
-    """Return what an LSTM gives, in the precision of the stacks; raise an error unless all fits."""
+    """Check the arguments, and return them in the dtype of the stacks."""
     stack.check_state(state)
     check_tensors(inputs, *weights, *lstm_state)
     reading, units = state.reading, lstm_state[0].shape[-1] if lstm_state[0].dim() else 0

@@ -33,10 +33,30 @@ from ndstack.stacks import Nondeterministic, NondeterministicState, Stack
 class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
     """An LSTM with nondeterministic stacks.
 
-    All is computed in the format that it needs (see `ndstack.ops.nondeterministic.precision_guard`). On CPUs
-    a whole sequence is one operation, unless derivatives flow into earlier charts; with Triton it is one
-    kernel; otherwise cell and stack take turns. Whether the format was enough is looked at once, in the end.
+    Each sequence is computed in the narrowest format that is precise enough (see
+    `ndstack.ops.nondeterministic.precision_guard`), which is checked once, at the end. On a CPU a whole
+    sequence is one operation, unless gradients must flow into the chart of an earlier call; with Triton it is
+    one kernel; otherwise the LSTM's cell and the stack take turns. A single step on a CPU is one operation,
+    too, if the stack has no vectors, no window and reads its states.
     """
+
+    def step(
+        self,
+        stack: Stack[NondeterministicState],
+        gates: Tensor,
+        weights: LSTMWeights,
+        lstm_state: LSTMState,
+        state: NondeterministicState,
+    ) -> tuple[LSTMState, NondeterministicState]:
+        """Make one step."""
+        assert isinstance(stack, Nondeterministic)
+        chart = None if stack.normalized else stack.steps_alone(state, gates)
+        if chart is None:
+            return super().step(stack, gates, weights, lstm_state, state)
+        done = fused.nondeterministic_step.step(chart, gates, weights, lstm_state, state.reading)
+        if not done.all_trusted:
+            return super().step(stack, gates, weights, lstm_state, state)
+        return (done.hidden, done.cell), state.after_one(done.reading, done.actions, done.chart)
 
     def run(
         self,
@@ -211,9 +231,10 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
     def _again(
         self, stack: Nondeterministic, inputs: Tensor, weights: LSTMWeights, lstm_state: LSTMState
     ) -> tuple[Tensor, ...]:
-        """Compute some sequences from their first step on in float64; by single steps, if they were in it.
+        """Compute some sequences again from their first step on.
 
-        What was in float64 on another device is computed by single steps on the CPU.
+        What was in float32 is computed in float64; what was in float64, by single steps on the CPU, which use
+        log space where it is needed.
         """
         compiled = stack.compiled(inputs)
         run = next_format(inputs.dtype, self.run, super().run if compiled else self._run_on_cpu)
@@ -231,5 +252,5 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
 
 
 def _padded(vectors: Tensor, steps: int) -> Tensor:
-    """The vectors of so many steps; those that a window has forgotten are zeros, which nobody reads again."""
+    """The vectors of so many steps; those that a window has forgotten are zeros, never read again."""
     return torch.nn.functional.pad(vectors, (0, 0, steps + 1 - vectors.shape[1], 0))

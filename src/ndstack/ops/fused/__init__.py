@@ -1,9 +1,9 @@
 """Compiled loops of a controller together with its stack, on CPU tensors.
 
 This module is all that the rest of the package may use of this folder: `superposition.run`,
-`stratification.run` and `nondeterministic.run` for whole sequences, and `step_superposition` and
-`step_stratification` for single steps. `ndstack.nn.fused` says which pairs there are, and when they are
-used. Importing this package compiles nothing and does not import numba.
+`stratification.run` and `nondeterministic.run` for whole sequences, and `step_superposition`,
+`step_stratification` and `nondeterministic_step.step` for single steps. `ndstack.nn.fused` says which pairs
+there are, and when they are used. Importing this package compiles nothing and does not import numba.
 """
 
 from __future__ import annotations
@@ -16,17 +16,25 @@ from ndstack.ops.runtime.lazy import LazyModule
 from ndstack.ops.runtime.stack_step import NO_LIMIT
 
 if TYPE_CHECKING:
-    from ndstack.ops.fused import nondeterministic, stratification, superposition
+    from ndstack.ops.fused import nondeterministic, nondeterministic_step, stratification, superposition
     from ndstack.ops.stratification import cpu as _stratification
     from ndstack.ops.superposition import cpu as _superposition
 else:
     nondeterministic = LazyModule("ndstack.ops.fused.nondeterministic")
+    nondeterministic_step = LazyModule("ndstack.ops.fused.nondeterministic_step")
     stratification = LazyModule("ndstack.ops.fused.stratification")
     superposition = LazyModule("ndstack.ops.fused.superposition")
     _stratification = LazyModule("ndstack.ops.stratification.cpu")
     _superposition = LazyModule("ndstack.ops.superposition.cpu")
 
-__all__ = ["nondeterministic", "step_stratification", "step_superposition", "stratification", "superposition"]
+__all__ = [
+    "nondeterministic",
+    "nondeterministic_step",
+    "step_stratification",
+    "step_superposition",
+    "stratification",
+    "superposition",
+]
 
 step_superposition = functools.partial(one_step.step_lstm, _superposition)
 """One step of an LSTM and superposition stacks (see `one_step.step_lstm`)."""

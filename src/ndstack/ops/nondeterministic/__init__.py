@@ -5,7 +5,7 @@
 | `reference.py`, `semirings.py` | the recurrence as the dissertation prints it, over any semiring |
 | `guarded_scan.py` | whole sequences, differentiable, by any backend |
 | `guarded_steps.py` | steps after steps, for stacks that carry a chart |
-| `precision_guard.py`, `precision_limits.py` | where float64 takes over, and then log space |
+| `precision_guard.py`, `precision_limits.py`, `precision_margin.py` | where wider formats take over |
 | `invalid_sequences.py` | what becomes of sequences that are given a nan |
 | `log_space.py` | readings and attention by `reference.py` |
 | `chart.py`, `store.py` | the chart as one value, and its memory |

@@ -4,9 +4,5 @@ import math
 
 import torch
 
-MARGIN = 1e8
-"""How far above the smallest normal number a product has to stay; adjoints, which can be as large
-as the inverse of a probability, then have room too."""
-
 LIMITS = {torch.float32: math.log(1e-7), torch.float64: math.log(1e-13)}
 """How much mass a chart may lose to underflow, as a logarithm."""

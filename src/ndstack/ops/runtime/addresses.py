@@ -16,6 +16,8 @@ import collections
 import math
 import os
 import weakref
+from array import array as array_of_numbers
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -110,6 +112,24 @@ def same_memory(one: Tensor, other: Tensor) -> bool:
     return not one.is_meta and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
+def known_addresses(tensors: Sequence[Tensor]) -> list[int]:
+    """Return the addresses of tensors that this module has made, or that `address` has seen, again."""
+    if GUARD:
+        inspect()
+    return [tensor.data_ptr() for tensor in tensors]
+
+
+def same_places(tensors: Sequence[Tensor], places: Sequence[int]) -> bool:
+    """Return whether the numbers of these tensors are still at the addresses that they had before."""
+    return known_addresses(tensors) == places
+
+
+def of_numbers(numbers: Sequence[int]) -> tuple[array_of_numbers[int], int]:
+    """Return whole numbers as a table for compiled code, to be kept while it is used, and its address."""
+    table = array_of_numbers("q", numbers)
+    return table, table.buffer_info()[0]
+
+
 def of_table(numbers: Array) -> int:
     """Return the address of an array that the caller has made and keeps alive."""
     if not numbers.flags.c_contiguous:
@@ -126,7 +146,7 @@ def empty(dtype: torch.dtype, *shape: int) -> Tensor:
 
 def empty_with_address(dtype: torch.dtype, *shape: int) -> tuple[Tensor, int]:
     """Return what `empty` does, with its address."""
-    tensor = empty(dtype, *shape)
+    tensor = _guarded(dtype, shape, _PATTERN) if GUARD else _LIKE[dtype].new_empty(shape)
     return tensor, tensor.data_ptr()
 
 

@@ -17,6 +17,9 @@ import contextlib
 import importlib
 import subprocess
 import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
 
 import numba
 
@@ -55,8 +58,27 @@ def _started(dispatcher: object) -> None:
         _processes[module, dtype] = subprocess.Popen(command, stdin=null, stdout=null, stderr=null)
 
 
+class BarePackages:
+    """A finder of the packages of operations that does not run their code.
+
+    It imports torch, which takes two seconds; compiled loops need nothing but numba.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
+        """Return an empty package for a folder with an `__init__.py` within `ndstack.ops`."""
+        places = [Path(folder, name.rpartition(".")[2]) for folder in path or ()]
+        found = [str(place) for place in places if (place / "__init__.py").is_file()]
+        if not found or not name.startswith("ndstack.ops."):
+            return None
+        bare = ModuleSpec(name, None, is_package=True)
+        bare.submodule_search_locations = found
+        return bare
+
+
 def main(module: str, dtype: str) -> None:
-    """Compile the backward pass of a module for one dtype."""
+    """Compile the backward pass of a module for one dtype; only for a process that does nothing else."""
+    sys.meta_path.insert(0, BarePackages)
     loops = importlib.import_module(module)
     arguments = loops.example_of_backward(dtype)
     loops.backward.compile(tuple(numba.typeof(argument) for argument in arguments))

@@ -14,6 +14,7 @@ import ctypes
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import torch
 
@@ -48,6 +49,10 @@ class OpenMP:
             raise OSError("no OpenMP library is loaded")
         self._library.GOMP_parallel.argtypes = [_PARALLEL, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
         self._library.GOMP_parallel.restype = None
+        self._regions: dict[int, Any] = {}
+        names = self._library.omp_get_thread_num, self._library.omp_get_num_threads
+        self.questions = [ctypes.cast(name, ctypes.c_void_p).value or 0 for name in names]
+        """The addresses of the functions that tell the number of a thread, and of all threads."""
 
     def run(self, parts: int, work: Callable[[int], None]) -> None:
         """Call work(part) for each part, at the same time as far as there are threads."""
@@ -65,6 +70,13 @@ class OpenMP:
         if errors:
             raise errors[0]
 
+    def run_compiled(self, parts: int, region: int, given: int) -> None:
+        """Call the C function at an address on as many threads as there are parts, with what it is given."""
+        known = self._regions.get(region)
+        if known is None:
+            known = self._regions[region] = _PARALLEL(region)
+        self._library.GOMP_parallel(known, given, parts, 0)
+
 
 def _loaded() -> OpenMP | None:
     try:
@@ -74,6 +86,11 @@ def _loaded() -> OpenMP | None:
 
 
 _openmp = _loaded()
+
+
+def openmp() -> OpenMP | None:
+    """Return the OpenMP library on whose threads kernels run; None if they run on ordinary threads."""
+    return _openmp
 
 
 def set_num_threads(count: int | None) -> None:

@@ -7,6 +7,7 @@ Each function falls back to something sound where a version of torch has changed
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -31,6 +32,16 @@ def transforms_active() -> bool:
     """
     level: int = getattr(torch.autograd.forward_ad, "_current_level", -1)
     return level >= 0 or (_transforms is not None and _transforms())
+
+
+def plain_apply(operation: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """Return a way to call an operation that does not look for what transforms of `torch.func` have wrapped.
+
+    That takes a tenth of the time of a small operation. Such a wrapper, left behind by a transform that has
+    ended, has no memory, and a RuntimeError says so. Fallback: the operation's own way.
+    """
+    found: Callable[..., Any] = getattr(super(torch.autograd.Function, operation), "apply", operation.apply)
+    return found
 
 
 def has_hooks(module: torch.nn.Module) -> bool:

@@ -15,7 +15,7 @@ class Timeline {
     this.onPick = onPick;
     this.widest = Math.min(92, Math.max(...this.inputs.map((one) => textWidth(visible(one))), 3) + 6);
     const room = box.clientWidth - GUTTER - LEFT - 6;
-    this.w = clamp(room / (this.steps + 1), fit ? 3 : Math.max(12, this.widest), 120);
+    this.w = clamp(room / (this.steps + 1), fit ? 2 : Math.max(12, this.widest), 120);
     this.width = LEFT + (this.steps + 1) * this.w + 6;
     this.gap = Math.min(1, this.w / 6); // between columns
     this.fits = GUTTER + this.width <= box.clientWidth + 1;

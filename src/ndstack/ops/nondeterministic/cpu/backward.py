@@ -95,6 +95,13 @@ def use_of(shape, later, t, k):
     return (t - later.begin - 1) * pitch + (k - first_of(shape, t)) * K
 
 
+@kernel
+def forget_use(shape, later, first, last):
+    """Steps first .. last say nothing about earlier ones."""
+    begin = use_of(shape, later, first, first_of(shape, first))
+    fill(later.used, begin, use_of(shape, later, last + 1, first_of(shape, last + 1)), 0)
+
+
 @maker
 def make_later(shape, begin, end, older, like):
     """A `Later` for a call of steps begin + 1 .. end."""

@@ -46,7 +46,7 @@ class Layout:
     stride: npt.NDArray[np.int64]
     size: int
 
-    @property
+    @functools.cached_property
     def kinds(self) -> int:
         """|Q| |Gamma|, the number of configuration types."""
         return self.states * self.symbols
@@ -56,7 +56,7 @@ class Layout:
         """How many numbers the derivatives with respect to log alpha take: from time -1 on, then zeros."""
         return (self.times + 1) * self.kinds + 2 * TILE
 
-    @property
+    @functools.cached_property
     def actions(self) -> int:
         """How many log weights a step has."""
         return self.kinds * (2 * self.kinds + self.states)
@@ -74,6 +74,11 @@ class Layout:
     def columns_until(self, time: int) -> int:
         """Where the columns of a time end."""
         return int(self.start[time] + self.kinds * self.stride[time])
+
+    def size_until(self, time: int) -> int:
+        """How many numbers the columns take up to a time, in whole groups of four times."""
+        last = 4 * (time // 4) + 3
+        return self.columns_until(last) + TILE if not self.band else self.size
 
     def columns_seen(self, time: int) -> slice:
         """The columns that the steps after `time` can see, including the zeros between them."""

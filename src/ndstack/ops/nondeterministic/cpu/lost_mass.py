@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from ndstack.ops.nondeterministic.precision_limits import MARGIN
+from ndstack.ops.nondeterministic.precision_margin import MARGIN
 from ndstack.ops.runtime.simd import kernel, kernel_loop, lanes, least_positive, load, store
 
 FLOAT32_TINY, FLOAT64_TINY = float(np.finfo(np.float32).tiny), float(np.finfo(np.float64).tiny)

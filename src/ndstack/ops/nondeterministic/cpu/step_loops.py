@@ -2,8 +2,8 @@
 """Steps of carried charts, compiled: what `scan_loops` does, on memory given by addresses.
 
 A step is short, and turning tensors into arrays would take as long as the step itself. So a chart
-is described once, by a `ChartTable`, and every step gets the address of the table. The backward pass has
-another one, an `AdjointTable` of what later steps have left for earlier ones.
+is described once, by a `ChartTable`, and every step gets the address of the table, in a `StepTable` of its
+own. The backward pass has another one, an `AdjointTable` of what later steps have left for earlier ones.
 
 Arrays made of addresses belong to nobody, so counting their users costs nothing, and numba insists on it: all
 functions here are makers.
@@ -15,7 +15,8 @@ import math
 
 import numpy as np
 
-from ndstack.ops.nondeterministic.cpu.backward import Adjoint, Later, backward_step, gather
+from ndstack.ops.lstm.addressed_loops import drive, drive_backward, layers_at
+from ndstack.ops.nondeterministic.cpu.backward import Adjoint, Later, backward_step, forget_use, gather
 from ndstack.ops.nondeterministic.cpu.forward import (
     Past,
     Shape,
@@ -27,7 +28,7 @@ from ndstack.ops.nondeterministic.cpu.forward import (
 )
 from ndstack.ops.nondeterministic.cpu.reading import attend, probabilities
 from ndstack.ops.nondeterministic.cpu.scan_loops import reading_gradient, split
-from ndstack.ops.nondeterministic.cpu.tables import ADJOINT, CHART, INVALID, TRUSTED, UNTRUSTED
+from ndstack.ops.nondeterministic.cpu.tables import ADJOINT, CHART, INVALID, STEP, TRUSTED, UNTRUSTED
 from ndstack.ops.runtime.pointers import numbers
 from ndstack.ops.runtime.products import fill
 from ndstack.ops.runtime.simd import entry, maker
@@ -51,6 +52,12 @@ def chart_table(at):
 def adjoint_table(at):
     """The `AdjointTable` at an address."""
     return numbers(at, len(ADJOINT), INTEGER)
+
+
+@maker
+def step_table(at):
+    """The `StepTable` at an address."""
+    return numbers(at, len(STEP), INTEGER)
 
 
 @maker
@@ -88,10 +95,10 @@ def past_at(at, lost_at, b, kind):
 
 
 @maker
-def adjoint_at(at, b, size, kind):
+def adjoint_at(at, b, kind):
     """The `Adjoint` of one sequence of a batch."""
     table, wide = adjoint_table(at), width_of(kind)
-    ends = table[ADJOINT.alpha_size]
+    size, ends = table[ADJOINT.columns_size], table[ADJOINT.alpha_size]
     return Adjoint(
         numbers(table[ADJOINT.columns] + b * size * wide, size, kind),
         numbers(table[ADJOINT.alpha] + b * ends * wide, ends, kind),
@@ -117,35 +124,34 @@ def later_at(at, b, shape, kind):
 
 
 @entry
-def forward(kind, at, lost_at, lo, hi, start, steps, actions_at, reading_at, attention_at, ok_at, limit):
-    """Sequences lo .. hi - 1 of a batch, from the charts of time `start` on.
+def forward(kind, at, lo, hi):
+    """Sequences lo .. hi - 1 of a batch: the steps of a `StepTable`.
 
     Args:
         kind: a number of the charts' dtype.
-        at, lost_at: the charts.
-        actions_at: [B, n, A], log weights.
-        reading_at: [B, n, K], to be written.
-        attention_at: [B, n, K, start + n + 1], zeros, to be written; or 0.
-        ok_at: [B], `UNTRUSTED`, `TRUSTED` or `INVALID`; to be written.
-
-    Returns:
-        Whether none of these sequences is `UNTRUSTED`.
+        at: the address of the table.
     """
-    shape = shape_at(at)
-    work = make_work(shape, start + steps + 1, numbers(reading_at, 1, kind))
-    ok, trusted = numbers(ok_at, hi, np.uint8(0)), True
+    table = step_table(at)
+    start, steps, net = table[STEP.start], table[STEP.steps], table[STEP.controller]
+    shape, limit = shape_at(table[STEP.chart]), numbers(table[STEP.limit], 1, DOUBLE)[0]
+    work = make_work(shape, start + steps + 1, numbers(table[STEP.reading], 1, kind))
+    ok, layers = numbers(table[STEP.flags], hi, np.uint8(0)), layers_at(net, kind)
+    outputs = table[STEP.actions], table[STEP.reading], table[STEP.attention]
     for b in range(lo, hi):
+        if net != 0:
+            drive(net, b, layers, table[STEP.actions], kind)
         ok[b] = _forward(
-            kind, at, lost_at, b, start, steps, actions_at, reading_at, attention_at, limit, shape, work
+            kind, table[STEP.chart], table[STEP.lost], b, start, steps, outputs, limit, shape, work
         )
-        trusted &= ok[b] != UNTRUSTED
-    return trusted
+        if ok[b] == UNTRUSTED:
+            table[STEP.untrusted] = 1
 
 
 @maker
 def _forward(
-    kind, at, lost_at, b, start, steps, actions_at, reading_at, attention_at, limit, shape, work
+    kind, at, lost_at, b, start, steps, outputs, limit, shape, work
 ):  # fmt: skip
+    actions_at, reading_at, attention_at = outputs
     Q, K = shape.states, shape.states * shape.symbols
     A, width = 2 * K * K + K * Q, start + steps + 1
     strict = start < 0  # False, but not a constant: a literal would compile `forward_step` once more
@@ -182,36 +188,43 @@ def _forward(
 
 
 @entry
-def backward(
-    kind, at, adjoint, lo, hi, start, steps, actions_at, reading_at, attention_at,
-    grad_reading_at, grad_attention_at, grads_at, ok_at,
-):  # fmt: skip
+def backward(kind, at, lo, hi):
     """The gradient of `forward`, after that of all later steps of the same charts.
 
-    Args:
-        adjoint: the address of what those have left, and where to leave something for earlier ones. A
-            sequence that is invalid, or gets derivatives that are not finite, is so for all earlier steps.
-        grad_reading_at, grad_attention_at: like the outputs; or 0.
-        grads_at: like the actions, to be written.
+    The `AdjointTable` holds what those have left, and room for what this call leaves for earlier ones. A
+    sequence that is invalid, or gets derivatives that are not finite, is so for all earlier steps.
     """
-    shape, table = shape_at(at), adjoint_table(adjoint)
-    work = make_work(shape, table[ADJOINT.end] + 1, numbers(reading_at, 1, kind))
-    ok, invalid = numbers(ok_at, hi, np.uint8(0)), numbers(table[ADJOINT.invalid], hi, np.uint8(0))
+    steps_table = step_table(at)
+    start, steps, net = steps_table[STEP.start], steps_table[STEP.steps], steps_table[STEP.controller]
+    chart, adjoint, grads_at = steps_table[STEP.chart], steps_table[STEP.adjoint], steps_table[STEP.grads]
+    shape, table = shape_at(chart), adjoint_table(adjoint)
+    work = make_work(shape, table[ADJOINT.end] + 1, numbers(grads_at, 1, kind))
+    ok = numbers(steps_table[STEP.flags], hi, np.uint8(0))
+    invalid = numbers(table[ADJOINT.invalid], hi, np.uint8(0))
     K = shape.states * shape.symbols
     room = work, np.zeros(K), np.zeros((0, 0), work.wpop.dtype), np.zeros(K, work.wpop.dtype)
-    given = reading_at, attention_at, grad_reading_at, grad_attention_at
+    given = (
+        steps_table[STEP.reading], steps_table[STEP.attention],
+        steps_table[STEP.grad_reading], steps_table[STEP.grad_attention],
+    )  # fmt: skip
+    layers = layers_at(net, kind)
     for b in range(lo, hi):
         size = steps * K * (2 * K + shape.states)
         grads = numbers(grads_at + b * size * width_of(kind), size, kind)
         if ok[b] == UNTRUSTED:
             fill(grads, 0, size, 0)
-            continue
-        if ok[b] == INVALID or _out_of_bounds(kind, b, start, steps, K, grad_reading_at, grad_attention_at):
+            forget_use(shape, later_at(adjoint, b, shape, kind), start + 1, start + steps)
+            continue  # whoever has a controller does not use such results
+        if ok[b] == INVALID or _out_of_bounds(kind, b, start, steps, K, given[2], given[3]):
             invalid[b] = 1
         if invalid[b]:
             fill(grads, 0, size, math.nan)
         else:
-            _backward(kind, at, adjoint, b, start, steps, actions_at, given, grads_at, shape, room)
+            _backward(
+                kind, chart, adjoint, b, start, steps, steps_table[STEP.actions], given, grads_at, shape, room
+            )
+        if net != 0:
+            drive_backward(net, b, layers, grads_at, kind)
 
 
 @maker
@@ -232,7 +245,7 @@ def _backward(kind, at, adjoint, b, start, steps, actions_at, outputs, grads_at,
     Q, K = shape.states, shape.states * shape.symbols
     A, width = 2 * K * K + K * Q, start + steps + 1
     own = past_at(at, at, b, kind)  # the mass lost is of no interest here
-    back = adjoint_at(adjoint, b, chart_table(at)[CHART.size], kind)
+    back = adjoint_at(adjoint, b, kind)
     later = later_at(adjoint, b, shape, kind)
     for n in range(steps - 1, -1, -1):
         place = (b * steps + n) * width_of(kind)
@@ -254,11 +267,11 @@ def _backward(kind, at, adjoint, b, start, steps, actions_at, outputs, grads_at,
 def finish(kind, at, adjoint, lo, hi):
     """After the first step's gradient: the derivatives of the charts before it are complete."""
     shape = shape_at(at)
-    size, table = chart_table(at)[CHART.size], adjoint_table(adjoint)
+    table = adjoint_table(adjoint)
     work = make_work(shape, table[ADJOINT.end] + 1, numbers(table[ADJOINT.columns], 1, kind))
     invalid = numbers(table[ADJOINT.invalid], hi, np.uint8(0))
     for b in range(lo, hi):
         if invalid[b]:
             continue
         later = later_at(adjoint, b, shape, kind)
-        gather(shape, adjoint_at(adjoint, b, size, kind), later, table[ADJOINT.begin], work)
+        gather(shape, adjoint_at(adjoint, b, kind), later, table[ADJOINT.begin], work)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,18 +12,27 @@ import torch
 from torch import Tensor
 
 from ndstack.ops.nondeterministic.chart import Chart
-from ndstack.ops.nondeterministic.cpu.chain import Chain
-from ndstack.ops.nondeterministic.cpu.tables import UNTRUSTED
+from ndstack.ops.nondeterministic.cpu.chain import BackwardPass, Chain
+from ndstack.ops.nondeterministic.cpu.tables import STEP, UNTRUSTED, StepTable
 from ndstack.ops.nondeterministic.precision_limits import LIMITS
-from ndstack.ops.runtime.addresses import address, empty, optional, zeros
+from ndstack.ops.runtime.addresses import (
+    address,
+    empty,
+    known_addresses,
+    of_numbers,
+    of_table,
+    optional,
+    zeros,
+)
 from ndstack.ops.runtime.autograd import Context, Operation, in_own_precision, refuse_second_derivatives
 from ndstack.ops.runtime.lazy import LazyModule
-from ndstack.ops.runtime.threads import share
 from ndstack.ops.runtime.tracing import refuse_transforms
 
 if TYPE_CHECKING:
     from ndstack.ops.nondeterministic.cpu import step_loops
+    from ndstack.ops.runtime import short_calls
 else:
+    short_calls = LazyModule("ndstack.ops.runtime.short_calls")
     step_loops = LazyModule("ndstack.ops.nondeterministic.cpu.step_loops")
 
 
@@ -49,22 +60,96 @@ class Advanced(NamedTuple):
         return torch.from_numpy(self.flags) == UNTRUSTED
 
 
-class _Call:
+class StepCall:
     """One operation on a chain, and whether its results can be trusted.
 
     Args:
-        start: the time before it.
+        chart: the charts before it, which are part of the chain and have room for its steps.
+        steps: how many there are.
         attend: whether the attention is wanted.
-        limit: how much mass may be lost, as a logarithm.
-        lost: of the chart, to be changed in place.
+        limit: how much mass may be lost, as a logarithm; the guard's own limit if None.
+
+    Attributes:
+        lost: of the charts, to be changed in place.
+        flags, flags_at: what is said of each sequence (see `tables`), and its address.
     """
 
-    __slots__ = ("all_trusted", "attend", "chain", "flags", "flags_at", "limit", "lost", "start")
+    __slots__ = (
+        *("all_trusted", "attend", "chain", "flags", "flags_at", "limit", "lost", "start", "steps"),
+        "store",
+    )
 
-    def __init__(self, chain: Chain, start: int, attend: bool, limit: float, lost: Tensor) -> None:
-        self.chain, self.start, self.attend, self.limit, self.lost = chain, start, attend, limit, lost
+    def __init__(
+        self, chart: Chart, chain: Chain, steps: int, attend: bool = False, limit: float | None = None
+    ) -> None:
+        self.chain, self.store, self.attend = chain, chart.store, attend
+        self.start, self.steps = chart.time, steps
+        self.limit = _limit(LIMITS[chain.dtype] if limit is None else limit)[1]
+        self.lost = chart.lost.clone(memory_format=torch.contiguous_format)
+        address(self.lost, torch.float64, chain.batch, chain.store.layout.kinds + 1)
         self.flags, self.flags_at = chain.flags()
         self.all_trusted = True
+
+    def chart_after(self, token: Tensor) -> Chart:
+        """The charts after the steps, which are represented by this token."""
+        time = self.start + self.steps
+        self.store.filled.reached(time)
+        return Chart(self.store, self.lost, time, (token,), self.chain)
+
+    def forward(self, net: int, actions: int, reading: int, attention: int = 0) -> None:
+        """Make the steps, with what is at these addresses (see `StepTable`)."""
+        self._call(step_loops.forward, 1, net, actions, reading, attention)
+
+    def begin_backward(self) -> BackwardPass:
+        """What later steps have left for the gradient of this operation."""
+        current, end = self.chain.current(), self.start + self.steps
+        if not current.at:
+            current.begin_at(end)
+        current.reach_back_to(end)
+        return current
+
+    def backward(
+        self,
+        current: BackwardPass,
+        net: int,
+        actions: int,
+        reading: int,
+        attention: int,
+        grad_reading: int,
+        grad_attention: int,
+        grads: int,
+    ) -> None:
+        """Compute the derivatives, with what is at these addresses, and leave what earlier steps need."""
+        given = net, actions, reading, attention, current.at, grad_reading, grad_attention, grads
+        self._call(step_loops.backward, 2, *given)
+        if self.start == self.chain.begin and not self.chain.older:
+            self.chain.forget()
+
+    def _call(self, work: Callable[..., None], passes: int, *given: int) -> None:
+        chain, start, steps = self.chain, self.start, self.steps
+        at, (lost,) = chain.store.layout, known_addresses((self.lost,))
+        table, place = of_numbers(
+            StepTable(start, steps, 0, chain.reach(start, steps), lost, self.flags_at, self.limit, *given)
+        )
+        short_calls.call(work, chain.kind, place, chain.batch, passes * at.cost(start, steps) * chain.batch)
+        if table[STEP.untrusted]:
+            self.all_trusted = False
+
+
+@functools.cache
+def _limit(value: float) -> tuple[npt.NDArray[np.float64], int]:
+    """A limit where compiled code can read it, and its address."""
+    kept = np.array([value])
+    return kept, of_table(kept)
+
+
+def begin_steps(
+    chart: Chart, steps: int, differentiable: bool, attend: bool = False, limit: float | None = None
+) -> tuple[Tensor, StepCall]:
+    """The token of charts with room for so many steps, and the operation that makes them."""
+    refuse_transforms()
+    chart, chain = chart.grow(steps).chained(differentiable)
+    return chart.links[0], StepCall(chart, chain, steps, attend, limit)
 
 
 def advance(
@@ -84,20 +169,14 @@ def advance(
         attend: whether the attention is wanted.
         limit: how much mass may be lost, as a logarithm; the guard's own limit if None.
     """
-    refuse_transforms()
     steps = given.shape[1] if given.dim() == 3 else 1
     differentiable = torch.is_grad_enabled() and (
         given.requires_grad or (layer is not None and layer[0].requires_grad)
     )
-    chart, chain = chart.grow(steps).chained(differentiable)
-    lost = chart.lost.clone(memory_format=torch.contiguous_format)
-    call = _Call(chain, chart.time, attend, LIMITS[chain.dtype] if limit is None else limit, lost)
-    reading, attention, actions, token = _Advance.apply(chart.links[0], given, *(layer or (None, None)), call)
-    time = chart.time + steps
-    chart.store.filled.reached(time)
-    after = Chart(chart.store, lost, time, (token,), chain)
+    token, call = begin_steps(chart, steps, differentiable, attend, limit)
+    reading, attention, actions, token = _Advance.apply(token, given, *(layer or (None, None)), call)
     actions = given if actions is None else actions
-    return Advanced(reading, attention, actions, call.all_trusted, call.flags, after)
+    return Advanced(reading, attention, actions, call.all_trusted, call.flags, call.chart_after(token))
 
 
 class _Advance(Operation):
@@ -109,30 +188,21 @@ class _Advance(Operation):
     @staticmethod
     @in_own_precision
     def forward(
-        ctx: Context, token: Tensor, given: Tensor, weight: Tensor | None, bias: Tensor | None, call: _Call
+        ctx: Context, token: Tensor, given: Tensor, weight: Tensor | None, bias: Tensor | None, call: StepCall
     ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor]:
-        chain, start, dtype, at = call.chain, call.start, call.chain.dtype, call.chain.store.layout
+        chain, dtype, at = call.chain, call.chain.dtype, call.chain.store.layout
         actions = given.contiguous()
         if weight is not None and bias is not None:
             actions = torch.addmm(bias, given, weight.t())
-        kinds, steps = at.kinds, actions.shape[1] if actions.dim() == 3 else 1
         leading = (chain.batch, *actions.shape[1:-1])
-        reading, attention, attention_at = empty(dtype, *leading, kinds), token, 0
+        reading, attention, attention_at = empty(dtype, *leading, at.kinds), token, 0
         if call.attend:
-            span = (*leading, kinds, start + steps + 1)
+            span = (*leading, at.kinds, call.start + call.steps + 1)
             attention = zeros(dtype, *span)
             attention_at = address(attention, dtype, *span)
-        table, lost = chain.reach(start, steps), address(call.lost, torch.float64, chain.batch, kinds + 1)
         given_at = address(actions, dtype, *leading, at.actions)
-        where = given_at, address(reading, dtype, *leading, kinds), attention_at, call.flags_at
-
-        def work(lo: int, hi: int) -> None:
-            trusted = step_loops.forward(chain.kind, table, lost, lo, hi, start, steps, *where, call.limit)
-            if not trusted:
-                call.all_trusted = False
-
-        share(chain.batch, work, at.cost(start, steps) * chain.batch)
-        ctx.call, ctx.steps = call, steps
+        call.forward(0, given_at, address(reading, dtype, *leading, at.kinds), attention_at)
+        ctx.call = call
         ctx.set_materialize_grads(False)
         if weight is None:
             ctx.save_for_backward(actions, reading, attention)
@@ -146,34 +216,20 @@ class _Advance(Operation):
     def backward(ctx: Context, *received: Tensor | None) -> tuple[Tensor | None, ...]:
         refuse_second_derivatives()
         actions, reading, attention, *layer = ctx.saved_tensors
-        call: _Call = ctx.call
-        chain, start, steps = call.chain, call.start, ctx.steps
+        call: StepCall = ctx.call
+        chain, dtype, at = call.chain, call.chain.dtype, call.chain.store.layout
         shown = None if received[0] is None else received[0].contiguous()
         weights = None if received[1] is None else received[1].contiguous()
-        current = chain.current()
-        if not current.at:
-            current.begin_at(start + steps)
-        current.reach_back_to(start + steps)
-        dtype, at, table = chain.dtype, chain.store.layout, chain.reach(start, steps)
-        kinds, leading = at.kinds, (chain.batch, *actions.shape[1:-1])
-        grads, given, span = (
-            empty(dtype, *actions.shape),
-            (*leading, at.actions),
-            (*leading, kinds, start + steps + 1),
-        )
-        where = (
-            address(actions, dtype, *given), address(reading, dtype, *leading, kinds),
+        leading = (chain.batch, *actions.shape[1:-1])
+        grads, given = empty(dtype, *actions.shape), (*leading, at.actions)
+        span = (*leading, at.kinds, call.start + call.steps + 1)
+        call.backward(
+            call.begin_backward(), 0,
+            address(actions, dtype, *given), address(reading, dtype, *leading, at.kinds),
             address(attention, dtype, *span) if call.attend else 0,
-            optional(shown, dtype, *leading, kinds), optional(weights, dtype, *span),
-            address(grads, dtype, *given), call.flags_at,
+            optional(shown, dtype, *leading, at.kinds), optional(weights, dtype, *span),
+            address(grads, dtype, *given),
         )  # fmt: skip
-
-        def work(lo: int, hi: int) -> None:
-            step_loops.backward(chain.kind, table, current.at, lo, hi, start, steps, *where)
-
-        share(chain.batch, work, 2 * at.cost(start, steps) * chain.batch)
-        if start == chain.begin and not chain.older:
-            chain.forget()
         if not layer:
             return None, grads, None, None, None
         if received[2] is not None:

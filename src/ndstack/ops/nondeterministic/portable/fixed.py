@@ -26,7 +26,8 @@ from torch import Tensor
 from ndstack.ops.nondeterministic import memory
 from ndstack.ops.nondeterministic.portable.store import NEG, Automaton, wide_dtype
 from ndstack.ops.nondeterministic.portable.weights import Actions, inward, symbol_first
-from ndstack.ops.nondeterministic.precision_limits import LIMITS, MARGIN
+from ndstack.ops.nondeterministic.precision_limits import LIMITS
+from ndstack.ops.nondeterministic.precision_margin import MARGIN
 from ndstack.ops.nondeterministic.settings import Setting
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from ndstack.ops.nondeterministic.portable import lost_mass
 from ndstack.ops.nondeterministic.portable.store import NEG, Store, rows_of
 from ndstack.ops.nondeterministic.portable.weights import Actions
-from ndstack.ops.nondeterministic.precision_limits import MARGIN
+from ndstack.ops.nondeterministic.precision_margin import MARGIN
 
 
 def bound(store: Store, start: int, actions: Actions, lost: Tensor) -> tuple[Tensor, Tensor]:

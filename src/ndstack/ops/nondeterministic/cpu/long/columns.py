@@ -14,7 +14,7 @@ from ndstack.ops.nondeterministic.cpu.long.forward import (
     strip_place,
 )
 from ndstack.ops.nondeterministic.cpu.lost_mass import FLOAT32_TINY, FLOAT64_TINY
-from ndstack.ops.nondeterministic.precision_limits import MARGIN
+from ndstack.ops.nondeterministic.precision_margin import MARGIN
 from ndstack.ops.runtime.products import fill
 from ndstack.ops.runtime.simd import kernel
 
