@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ndstack.ops.nondeterministic import reference
+from ndstack.ops.nondeterministic import Chart, reference
 from ndstack.ops.nondeterministic.log_space import in_log_space
 from ndstack.stacks import Nondeterministic, NondeterministicState, nondeterministic
 
@@ -178,3 +178,34 @@ def test_the_history_of_a_windowed_stack_has_few_parts_and_an_end(monkeypatch: p
         assert len(state.history) <= 7
     assert torch.equal(torch.cat(state.history, 1), actions[:, :100])
     assert stack.step(state, actions[:, 100]).history == ()
+
+
+@STACKS
+def test_a_lost_sequence_that_becomes_invalid_is_nan_from_there_on(stack: Nondeterministic) -> None:
+    """Steps, a chunk and a selection, in log space; what came before, and the other sequences, stay valid."""
+    actions, vectors = given(stack, 6, 24)
+
+    def part(first: int, last: int) -> tuple[Tensor, Tensor | None]:
+        return actions[:, first:last], None if vectors is None else vectors[:, first:last]
+
+    with torch.no_grad():
+        _, state = steps(stack, stack.start(6, dtype=torch.float64), *part(0, 10))
+        assert isinstance(state.chart, Chart)
+        row = int(state.chart.lost[:, 0].isinf().nonzero()[0])  # the first one that is lost
+        actions[row, 14, 0] = torch.inf
+    before, state = steps(stack, stack.start(6, dtype=torch.float64), *part(0, 10))
+    middle, state = stack.scan(*part(10, 17), state)
+    turned = [5, 4, 3, 2, 1, 0]
+    last_actions, last_vectors = part(17, 24)
+    last, _ = stack.scan(
+        last_actions[turned], None if last_vectors is None else last_vectors[turned], state.select(turned)
+    )
+    whole = torch.cat([torch.stack(before, 1), middle, last[turned]], 1)
+    assert whole[row, 14:].isnan().all()
+    assert whole[row, :14].isfinite().all()
+    others = [one for one in range(6) if one != row]
+    wanted = expected(stack, actions.detach()[others], None if vectors is None else vectors[others])
+    torch.testing.assert_close(whole[others], wanted, rtol=1e-9, atol=1e-9)
+    gradient = torch.autograd.grad(whole[:, -1].sum(), actions)[0]
+    assert gradient[row].isnan().all()
+    assert gradient[others].isfinite().all()

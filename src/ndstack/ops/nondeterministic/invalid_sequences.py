@@ -75,4 +75,5 @@ class _Withhold(Operation):
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Gradients:
         refuse_second_derivatives()
-        return grad.masked_fill(_as_wide(ctx.rows, grad), math.nan), None
+        rows = ctx.rows | grad.isnan().flatten(1).any(1)  # invalid here, or in a later call
+        return grad.masked_fill(_as_wide(rows, grad), math.nan), None

@@ -86,11 +86,13 @@ def _shares(alpha: Tensor, places: Tensor, setting: Setting) -> tuple[Tensor, Te
 class LogSpaceChart:
     """The charts of a batch in log space, carried from step to step once float64 has lost a sequence.
 
-    Sequences that are invalid are given weights of 1 here; their results mean nothing.
+    Attributes:
+        invalid: [B], which sequences have become invalid (see `invalid_sequences`); None if there is none.
     """
 
     stepper: reference.Stepper
     setting: Setting
+    invalid: Tensor | None = None
 
     @classmethod
     def start(cls, setting: Setting, batch: int, steps: int) -> Self:
@@ -101,10 +103,11 @@ class LogSpaceChart:
 
     def map(self, change: Callable[[Tensor], Tensor]) -> LogSpaceChart:
         """The same charts with every tensor changed."""
-        return LogSpaceChart(self.stepper.map(change), self.setting)
+        invalid = None if self.invalid is None else change(self.invalid)
+        return LogSpaceChart(self.stepper.map(change), self.setting, invalid)
 
     def advance(self, actions: Tensor) -> tuple[Tensor, Tensor, LogSpaceChart]:
-        """Readings [B, n, K], attention [B, n, K, j] (or nothing), and the charts afterwards.
+        """Readings [B, n, K], attention [B, n, K, j] (or the readings again), and the charts afterwards.
 
         The last place of the attention is that of the element pushed by the last step; places that are
         missing at the beginning have no weight.
@@ -113,7 +116,11 @@ class LogSpaceChart:
             actions: [B, n, A], log weights in float64.
         """
         invalid = invalid_steps(actions)
-        valid = shaped(actions if invalid is None else withhold(actions, invalid), self.setting)
+        if self.invalid is not None:
+            before = self.invalid[:, None].expand(actions.shape[:2])
+            invalid = before if invalid is None else before | invalid
+        nothing = torch.zeros(actions.shape[:2], dtype=torch.bool)
+        valid = shaped(withhold(actions, nothing if invalid is None else invalid), self.setting)
         steps, window, stepper = actions.shape[1], self.setting.window, self.stepper
         chunk = steps if window is None else max(window, _FEWEST_STEPS)
         readings, attentions = [], []
@@ -127,8 +134,12 @@ class LogSpaceChart:
             if self.setting.attend:
                 attentions.append(torch.nn.functional.pad(attention, (0, steps - end)))
         width = max((part.shape[-1] for part in attentions), default=0)
-        attention = torch.cat([ending(part, width) for part in attentions] or [actions.new_zeros(0)], 1)
-        return torch.cat(readings, 1), attention, LogSpaceChart(stepper, self.setting)
+        reading = torch.cat(readings, 1)
+        attention = torch.cat([ending(part, width) for part in attentions], 1) if attentions else reading
+        if invalid is None:
+            return reading, attention, LogSpaceChart(stepper, self.setting)
+        after = LogSpaceChart(stepper, self.setting, invalid[:, -1])
+        return mark(reading, invalid), mark(attention, invalid), after
 
 
 def ending(places: Tensor, width: int) -> Tensor:
