@@ -185,10 +185,11 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def milliseconds(work: Callable[[], object], repeats: int) -> float:
-    """The same in milliseconds; nan if the work fails."""
+    """The same in milliseconds; nan if the work fails, and then the reason is shown."""
     try:
         return 1000 * seconds(work, repeats)
-    except Exception:  # a report with a hole says more than none
+    except Exception as failure:  # a report with a hole says more than none
+        print(f"failed: {type(failure).__name__}: {failure}", file=sys.stderr, flush=True)
         return math.nan
 
 

@@ -31,20 +31,16 @@ def fixed_start(network: StackRNN, batch: int, capacity: int) -> RNNState:
 
 def plain_steps(network: StackRNN, batch: int, capacity: int) -> Step:
     """Steps with a chart that grows."""
-    state: Any = network.start(batch)
-
-    def step(x: Tensor) -> Tensor:
-        nonlocal state
-        output: Tensor
-        output, state = network(x, state)
-        return output
-
-    return step
+    return steps_from(network, network.start(batch))
 
 
 def fixed_steps(network: StackRNN, batch: int, capacity: int) -> Step:
     """Steps with a chart of fixed capacity."""
-    state: Any = fixed_start(network, batch, capacity)
+    return steps_from(network, fixed_start(network, batch, capacity))
+
+
+def steps_from(network: StackRNN, state: Any) -> Step:
+    """Steps that carry a state."""
 
     def step(x: Tensor) -> Tensor:
         nonlocal state
