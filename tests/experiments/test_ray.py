@@ -22,7 +22,7 @@ def test_two_nodes_share_a_sweep_and_one_is_killed(small, tmp_path):
     """In a process of its own: Ray warns, and leaves threads and sockets behind."""
     settings = small.settings | {
         "data": small.settings["data"] | {"train": 60},
-        "training": {"max_epochs": 30, "stop_after": 30, "device": "cpu"},
+        "training": {"max_epochs": 120, "stop_after": 120, "device": "cpu"},
     }
     experiment = small.model_copy(update={"settings": settings})
     (tmp_path / "experiment.json").write_text(experiment.model_dump_json())

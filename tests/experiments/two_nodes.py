@@ -27,11 +27,14 @@ def main(place):
     cluster = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
     second = cluster.add_node(**node)
 
+    def unfinished(trial):
+        place = folder.trial(trial)
+        return (place / "last" / "state.safetensors").exists() and not (place / "result.json").exists()
+
     def kill():
-        """Both nodes have sent part of a trial by then: two have a state, none a result."""
-        begun = [folder.trial(trial) / "last" / "state.safetensors" for trial in trials[:2]]
-        while not all(path.exists() for path in begun):
-            time.sleep(0.05)
+        """As soon as both nodes are in the middle of a trial: two have sent a state, and no result."""
+        while sum(map(unfinished, trials)) < 2:
+            time.sleep(0.02)
         cluster.remove_node(second, allow_graceful=False)
 
     threading.Thread(target=kill, daemon=True).start()
