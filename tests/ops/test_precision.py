@@ -196,3 +196,27 @@ def test_where_no_run_survives_readings_and_gradients_are_zero(
     every = torch.autograd.grad(readings.sum(), [*actions, vectors])
     assert all(grad.isfinite().all() for grad in every)
     assert all((grad[0, 3:] == 0).all() for grad in every)
+
+
+@pytest.mark.parametrize("size", [None, 2], ids=["symbols", "vectors"])
+@pytest.mark.parametrize(("states", "symbols"), [(1, 1), (1, 2), (2, 1), (2, 2)])
+def test_gradients_of_steps_whose_window_keeps_next_to_nothing(
+    states: int, symbols: int, size: int | None
+) -> None:
+    """Nearly all runs replace until the window has forgotten what is below, so that a tiny rest grows to 1."""
+    stack = Nondeterministic(states, symbols, vector_size=size, window=2).double()
+    push, replace, pop = random_weights(30, 16, states, symbols, scale=100.0, zeros=0.1, seed=states)
+    with torch.no_grad():
+        push -= 200
+        replace += 200
+    actions = torch.cat([part.detach().flatten(2) for part in (push, replace, pop)], -1).requires_grad_()
+    vectors = None if size is None else torch.rand(30, 16, size, dtype=torch.float64)
+    bottom = None if stack.bottom is None else stack.bottom.detach().sigmoid()
+    expected = log_space.in_log_space(actions, stack.setting(), vectors, bottom)[0].flatten(2)
+    state, readings = stack.start(30, dtype=torch.float64), []
+    for t in range(16):
+        state = stack.step(state, actions[:, t], None if vectors is None else vectors[:, t])
+        readings.append(state.reading)
+    found = torch.stack(readings, 1)
+    assert_near([found], [expected], 1e-9)
+    assert_near(gradients([found], [actions]), gradients([expected], [actions]), 1e-9)

@@ -31,10 +31,10 @@ def fill(values, first, last, value):
 
 
 @_compiled
-def add_constant(value, values, first, last):
-    """values[first : last] += value."""
+def add_where_present(value, present, values, first, last):
+    """values[first : last] += value; 0 where `present` is 0."""
     for j in range(first, last):
-        values[j] += value
+        values[j] = values[j] + value if present[j] != 0 else 0
 
 
 @_compiled

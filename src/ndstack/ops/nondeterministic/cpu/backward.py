@@ -17,7 +17,8 @@ CP, E and A of step t (see `forward`),
     G_{t-1}[k, (u, y) | d]   += sum_r CP[d, r] B[r; k, u, y]
     G_k[. | (u, y)]          += sum_r E_b A[r; k, u, y] G_t[. | (r, y)]
 
-No division is needed, and alpha = 0 is no special case, since P is 0 there. The last three sums are not
+No division is needed. Where P_t[i, a | b] is 0, G_t is set to 0, and so is B where A is 0: what they are
+multiplied by is 0, too, and without this they might be infinite. The last three sums are not
 carried out at step t. They are gathered when step t-1, or step k, is reached, as one sum of columns
 (`gather`). Only columns from before the first step of a call are added to at once (`scatter`).
 """
@@ -39,7 +40,7 @@ from ndstack.ops.nondeterministic.cpu.forward import (
 )
 from ndstack.ops.nondeterministic.cpu.places import moved
 from ndstack.ops.runtime.exponentials import exp_each
-from ndstack.ops.runtime.products import add_constant, copy, fill
+from ndstack.ops.runtime.products import add_where_present, copy, fill
 from ndstack.ops.runtime.simd import kernel, kernel_loop, lanes, maker
 
 
@@ -196,14 +197,15 @@ def spread_reading(shape, past, adjoint, t, grad_alpha, grad_attention, work):
     K = shape.states * shape.symbols
     low = first_of(shape, t)
     begin = low if low > -1 else -1
-    length = (t - begin) * K
+    length, step = (t - begin) * K, 2 * lanes(past.chart)
+    tiles = (length + step - 1) // step
     G, P, alpha = adjoint.chart, past.chart, adjoint.alpha
     for b in range(K):
         work.off[b] = shape.start[t] + b * shape.stride[t] + (begin - low) * K
         work.weights[b] = alpha[(t + 1) * K + b] + grad_alpha[b]
-        add_constant(work.weights[b], G, work.off[b], work.off[b] + length)
+        add_where_present(work.weights[b], P, G, work.off[b], work.off[b] + tiles * step)
     work.pos[0] = (begin + 1) * K
-    fill(work.counts, 0, length // (2 * lanes(P)) + 1, K)
+    fill(work.counts, 0, tiles, K)
     combine(P, work.off, work.weights, 1, 1, work.counts, length, alpha, work.pos)
     if grad_attention.size == 0:
         return
@@ -262,7 +264,7 @@ def _against_previous(shape, past, t, Y, many, res, work):
 
 
 @kernel
-def uncovered(shape, past, adjoint, later, t, work):
+def uncovered(shape, past, adjoint, later, t, work, room):
     """B of step t into `later.back`."""
     Q, S = shape.states, shape.symbols
     K = Q * S
@@ -283,15 +285,21 @@ def uncovered(shape, past, adjoint, later, t, work):
             each = places.each[b * places.size + lowest :]
             dots(X, each, work.counts, groups, adjoint.chart, work.pos, Q, work.products)
             for r in range(Q):
-                target = r * wide + 32 + (lowest - low) * K + b
-                _put_sums(work.products, Q, r, count, work.epop[r * S + y], later.back, target, K)
+                place = (lowest - low) * K + b
+                target, source = r * wide + 32 + place, r * room + place
+                scale = work.epop[r * S + y]
+                _put_sums(work.products, Q, r, count, scale, work.popped, source, later.back, target, K)
 
 
 @kernel_loop
-def _put_sums(products, many, r, count, scale, out, place, step):
-    """out[place + k * step] = scale * sum k of r, for k < count; of the sums that `dots` has left."""
+def _put_sums(products, many, r, count, scale, popped, source, out, place, step):
+    """out[place + k * step] = scale * sum k of r, for k < count; of the sums that `dots` has left.
+
+    Where popped[source + k * step] is 0, so is `out`.
+    """
     for k in range(count):
-        out[place + k * step] = scale * products[4 * ((k >> 2) * many + r) + (k & 3)]
+        total = scale * products[4 * ((k >> 2) * many + r) + (k & 3)]
+        out[place + k * step] = total if popped[source + k * step] != 0 else 0
 
 
 @kernel
@@ -318,7 +326,7 @@ def backward_step(
     _against_previous(shape, past, t, adjoint.chart, K, dreplace, work)
     for j in range(K * K):
         dreplace[j] *= work.wreplace[j]
-    uncovered(shape, past, adjoint, later, t, work)
+    uncovered(shape, past, adjoint, later, t, work, room)
     low, wide = first_of(shape, t), later.back.shape[0] // Q
     scale_pops(shape, t, work, room, (t - 1 - low) * K, later.used, use_of(shape, later, t, low), wide)
     for r in range(Q):

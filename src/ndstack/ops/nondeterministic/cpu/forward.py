@@ -224,10 +224,11 @@ def totals(shape, past, t, push, replace, work):
         best[b] = epop[b] + math.log(mass) if mass > 0 else -math.inf
     for d in range(K):
         row, up, held = d * K, before[d], before[d] if kept[d] > 0 else -math.inf
+        share = math.log(kept[d]) if 0 < kept[d] < 1 else 0.0
         for b in range(K):
             x, y = up + push[row + b], held + replace[row + b]
             wpush[row + b], wreplace[row + b] = x, y
-            x = x if x > y else y
+            x = x if x > y + share else y + share
             best[b] = x if x > best[b] else best[b]
     top = work.tops
     for b in range(K):
