@@ -235,6 +235,44 @@ def test_the_fused_lstm_carries_its_state_on(options: dict[str, Any]) -> None:
     assert torch.allclose(torch.cat(kept, 1), whole[0], atol=1e-12)
 
 
+@every_model
+def test_derivatives_reach_the_charts_of_earlier_fused_runs(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In parts and at once the same, also for a branch; no part falls back to single steps."""
+    stack = Nondeterministic(2, 2, **options)
+    weights = controller(stack, 5, torch.float64, 1.0)
+    inputs = torch.randn(2, 24, 20, dtype=torch.float64, requires_grad=True)
+    leaves = [inputs, *weights]
+    zeros = (torch.zeros(2, 5, dtype=torch.float64),) * 2
+
+    def run(lengths: list[int]) -> list[Any]:
+        memory, state, kept = zeros, stack.start(2, dtype=torch.float64), []
+        for part in inputs[:, : sum(lengths)].split(lengths, dim=1):
+            done = run_lstm(stack, part, weights, memory, state)
+            memory, state = done.lstm_state, done.state
+            kept.append(done)
+        return kept
+
+    def total(*hidden: Tensor) -> Tensor:
+        parts = [(h * torch.linspace(-1, 1, h.numel()).view_as(h)).sum() for h in hidden]
+        return torch.stack(parts).sum()
+
+    whole = run([24])[0]
+    expected = torch.autograd.grad(total(whole.hidden) + whole.state.reading.square().sum(), leaves)
+    monkeypatch.setattr(FusedLSTM, "run", None)  # which would take single steps
+    parts = run([9, 2, 13])
+    joined = total(torch.cat([part.hidden for part in parts], 1)) + parts[-1].state.reading.square().sum()
+    for ours, theirs in zip(torch.autograd.grad(joined, leaves), expected, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-12)
+    first = run([9])[0]
+    both = [run_lstm(stack, inputs[:, 9:n], weights, first.lstm_state, first.state).hidden for n in (15, 24)]
+    branched = torch.autograd.grad(total(*both), leaves)
+    apart = [torch.cat([part.hidden for part in run([n])], 1)[:, 9:] for n in (15, 24)]
+    for ours, theirs in zip(branched, torch.autograd.grad(total(*apart), leaves), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-12)
+
+
 @pytest.mark.compiled
 def test_a_windowed_stack_runs_on_in_constant_memory() -> None:
     stack = Nondeterministic(1, 2, window=5, vector_size=1)

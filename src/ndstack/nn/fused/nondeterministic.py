@@ -35,9 +35,9 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
 
     Each sequence is computed in the narrowest format that is precise enough (see
     `ndstack.ops.nondeterministic.precision_guard`), which is checked once, at the end. On a CPU a whole
-    sequence is one operation, unless gradients must flow into the chart of an earlier call; with Triton it is
-    one kernel; otherwise the LSTM's cell and the stack take turns. A single step on a CPU is one operation,
-    too, if the stack has no vectors, no window and reads its states.
+    sequence is one operation; with Triton it is one kernel; otherwise the LSTM's cell and the stack take
+    turns. A single step on a CPU is one operation, too, if the stack has no vectors, no window and reads its
+    states.
     """
 
     def step(
@@ -72,10 +72,9 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
         chart = state.chart
         if isinstance(chart, FixedChart):
             return super().run(stack, inputs, weights, lstm_state, state)
-        linked = chart is not None and chart.requires_grad()
         if isinstance(chart, DeviceChart) or (chart is None and not stack.compiled(inputs)):
             return self._run_on_device(stack, inputs, weights, lstm_state, state)
-        if not inputs.is_cpu or linked or (state.time and chart is None):
+        if not inputs.is_cpu or (state.time and chart is None):
             return super().run(stack, inputs, weights, lstm_state, state)
         if chart is None:
             chart = start_chart(stack.setting(), state.batch_size, inputs.shape[1], inputs.dtype)

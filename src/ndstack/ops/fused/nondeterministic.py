@@ -73,7 +73,7 @@ def run(
         weights: of the controller.
         first: h_0 and c_0 [B, H], r_0 [B, R].
         vectors: [B, j, m], the last of which are on the positions of the charts so far; None without vectors.
-        chart: the charts so far, which no derivatives are wanted with respect to.
+        chart: the charts so far.
         normalized: whether weights are normalised (eq. 4.4).
         by_state: whether readings tell the state.
         limit: how much mass may be lost, as a logarithm; the guard's own limit if None.
@@ -193,11 +193,13 @@ class _Run(Operation):
         at, start, dtype = call.chart.store.layout, call.chart.time, trace.gates.dtype
         batch, steps = trace.gates.shape[:2]
         sizes = _Sizes.of(call, trace.hidden.shape[2], trace.vectors.shape[2], steps)
-        links = received[5:]
+        links, older = received[5:], ctx.needs_input_grad[-1]
         rooms, passed = (at.size, at.ends), None
-        if links[0] is not None or links[1] is not None:
+        if older or links[0] is not None or links[1] is not None:
             passed = [
-                zeros(dtype, batch, size) if link is None else link.contiguous()
+                zeros(dtype, batch, size)
+                if link is None
+                else link.clone(memory_format=torch.contiguous_format)
                 for link, size in zip(links, rooms, strict=True)
             ]
         traced, begun = sizes.trace(), sizes.first()
@@ -221,7 +223,7 @@ class _Run(Operation):
             sums = passed or [empty(dtype, 1, size) for size in rooms]
             adjoint = Adjoint(*(written(t, dtype, len(t), n) for t, n in zip(sums, rooms, strict=True)))
             loops.backward(
-                shape, past, adjoint, passed is not None, lo, hi, start, net,
+                shape, past, adjoint, passed is not None, older, lo, hi, start, net,
                 begin, *choice, seen, arrays, into,
             )  # fmt: skip
 
@@ -230,7 +232,8 @@ class _Run(Operation):
         by_weights = weight_gradients(gates, controls, (first[2], trace.readings), (first[0], trace.hidden))
         hidden, cell, reading, vectors = out[2:]
         before = vectors[:, : start + 1]
-        return None, gates, *by_weights, hidden, cell, reading, before, None, None
+        by_links = passed if older and passed is not None else (None, None)
+        return None, gates, *by_weights, hidden, cell, reading, before, *by_links
 
 
 def _arrays(

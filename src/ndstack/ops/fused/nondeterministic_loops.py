@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ndstack.ops.lstm.loops import controller_step, controller_step_backward
-from ndstack.ops.nondeterministic.cpu.backward import Adjoint, backward_step, make_later
+from ndstack.ops.nondeterministic.cpu.backward import Adjoint, backward_step, gather, make_later
 from ndstack.ops.nondeterministic.cpu.forward import (
     Past,
     Shape,
@@ -213,6 +213,7 @@ def backward(
     past,
     adjoint,
     carried,
+    older,
     lo,
     hi,
     start,
@@ -227,7 +228,9 @@ def backward(
     """The derivatives of `forward`, for sequences that it could be trusted with.
 
     Args:
-        adjoint, carried: see `scan_loops.backward`.
+        adjoint: for a batch; rows lo .. hi - 1 are used if it is carried, else row 0.
+        carried: whether it holds what later calls say about the charts of this one.
+        older: whether it is to hold the derivatives of the charts of time `start` afterwards; it is carried.
         net: the weights, as there; the bias does not count.
         given: derivatives with respect to h_1..h_n, r_1..r_n, c_n, the actions and the vectors; those of
             readings and actions may be missing, [B, 0, ...].
@@ -237,14 +240,14 @@ def backward(
     times = start + trace.gates.shape[1] + 1
     work = make_work(shape, times, past.chart)
     rows = make_rows(shape, times, trace.vectors.shape[2], past.chart)
-    later = make_later(shape, start, times - 1, carried, past.chart)
+    later = make_later(shape, start, times - 1, older, past.chart)
     galpha = np.zeros(shape.states * shape.symbols)
     room = work, rows, later, galpha, np.zeros((0, 0), past.chart.dtype)
     for b in range(lo, hi):
         if past.lost[b, 0] == math.inf:
-            _fill_gradients(out, b, 0.0)
+            _fill_gradients(out, adjoint, older, b, 0.0)
         elif math.isnan(past.lost[b, 0]) or has_nonfinite_gradient(given, adjoint, carried, b):
-            _fill_gradients(out, b, math.nan)
+            _fill_gradients(out, adjoint, older, b, math.nan)
         else:
             row = b if carried else 0
             _clear_gradients(adjoint, carried, rows, given, out, b)
@@ -254,9 +257,12 @@ def backward(
 
 
 @kernel
-def _fill_gradients(out, b, value):
+def _fill_gradients(out, adjoint, older, b, value):
     """What the derivatives of a sequence are that has none."""
     zero = b - b  # no literal, for which numba would compile again
+    if older:
+        fill(adjoint.chart[b], zero, adjoint.chart.shape[1], value)
+        fill(adjoint.alpha[b], zero, adjoint.alpha.shape[1], value)
     for part in (out[0], out[1], out[5]):
         fill_rows(part[b], zero, value)
     for part in (out[2], out[3], out[4]):
@@ -309,6 +315,8 @@ def _backward(
             n, layers, first[1][b], trace.gates[b], trace.cells[b], ghiddens[b],
             gcontrols[b], ggates[b], passed,
         )  # fmt: skip
+    if later.older:
+        gather(shape, back, later, start, work)
     for j in range(start + 1):
         read_gradient(shape, rows, j, gall[b, j])
 
@@ -323,4 +331,4 @@ def example_of_backward(dtype: str) -> tuple[object, ...]:
     past = Past(*arrays(2), *arrays(3, 3, 4, 3, 2, kind="float64"))
     adjoint, net, trace = Adjoint(*arrays(2, 2)), Net(*arrays(2, 2, 2, 1)), Trace(*arrays(3, 3, 3, 3, 3, 3))
     given, out = arrays(3, 3, 2, 3, 3), arrays(3, 3, 2, 2, 2, 3)
-    return shape, past, adjoint, False, 0, 0, 0, net, arrays(2, 2, 2), False, True, trace, given, out
+    return shape, past, adjoint, False, False, 0, 0, 0, net, arrays(2, 2, 2), False, True, trace, given, out

@@ -124,7 +124,7 @@ def gradient(
         sums = [written(zeros(dtype, 1, size), dtype, 1, size) for size in (at.size, at.ends)]
         known = given, shown, received, into, sure
         if not long:
-            scan_loops.backward(shape, past, Adjoint(*sums), False, lo, hi, 0, *known)
+            scan_loops.backward(shape, past, Adjoint(*sums), lo, hi, 0, *known)
         else:
             long_loops.backward(shape, past, Adjoint(*sums), lo, hi, *known, BLOCK)
 

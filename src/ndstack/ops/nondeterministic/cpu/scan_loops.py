@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from ndstack.ops.nondeterministic.cpu.backward import Adjoint, backward_step, gather, make_later
+from ndstack.ops.nondeterministic.cpu.backward import Adjoint, backward_step, make_later
 from ndstack.ops.nondeterministic.cpu.forward import (
     Past,
     begin,
@@ -96,7 +96,6 @@ def backward(
     shape,
     past,
     adjoint,
-    carried,
     lo,
     hi,
     start,
@@ -109,8 +108,7 @@ def backward(
     """The gradient of `forward`.
 
     Args:
-        adjoint: for a batch; rows lo .. hi - 1 are used if the state is carried, else row 0.
-        carried: whether the derivatives of the chart of time `start` are wanted, too.
+        adjoint: room for one sequence, [1, ...].
         actions: [B, n, A].
         outputs: reading, attention.
         grad_outputs: likewise.
@@ -119,25 +117,24 @@ def backward(
     """
     end = start + actions.shape[1]
     work = make_work(shape, end + 1, past.chart)
-    later = make_later(shape, start, end, carried, past.chart)
+    older = start < 0  # False, but not a constant: a literal would compile `make_later` once more
+    later = make_later(shape, start, end, older, past.chart)
     grad_alpha = np.zeros(shape.states * shape.symbols)
     none = np.zeros((0, 0), past.chart.dtype)
     for b in range(lo, hi):
         if ok[b]:
             room = later, work, grad_alpha, none
-            _backward(shape, past, adjoint, carried, b, start, actions, outputs, grad_outputs, grads, room)
+            _backward(shape, past, adjoint, b, start, actions, outputs, grad_outputs, grads, room)
 
 
 @kernel
-def _backward(shape, past, adjoint, carried, b, start, actions, outputs, grad_outputs, grads, room):
+def _backward(shape, past, adjoint, b, start, actions, outputs, grad_outputs, grads, room):
     later, work, grad_alpha, none = room
     reading, attention = outputs
     greading, gattention = grad_outputs
-    row = b if carried else 0
-    own, back = past_of(past, b), Adjoint(adjoint.chart[row], adjoint.alpha[row])
-    if not carried:
-        fill(back.chart, 0, back.chart.size, 0)
-        fill(back.alpha, 0, back.alpha.size, 0)
+    own, back = past_of(past, b), Adjoint(adjoint.chart[0], adjoint.alpha[0])
+    fill(back.chart, 0, back.chart.size, 0)
+    fill(back.alpha, 0, back.alpha.size, 0)
     for n in range(actions.shape[1] - 1, -1, -1):
         t = start + n + 1
         att = attention[b, n] if gattention.size > 0 else none
@@ -146,5 +143,3 @@ def _backward(shape, past, adjoint, carried, b, start, actions, outputs, grad_ou
         push, replace, pop = split(shape, actions[b, n])
         written = split(shape, grads[b, n])
         backward_step(shape, own, back, later, t, push, replace, pop, grad_alpha, gatt, written, work)
-    if carried:
-        gather(shape, back, later, start, work)
