@@ -1,5 +1,6 @@
 """The documentation as a site: complete, without broken links, and without help from other hosts."""
 
+import html
 import importlib
 import importlib.util
 import json
@@ -57,6 +58,14 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
             if not isinstance(value, ModuleType):
                 paths = {f"ndstack.{name}.{public}", f"{getattr(value, '__module__', '')}.{public}"}
                 assert paths & documented, f"ndstack.{name}.{public}"
+
+
+def test_the_reference_shows_defaults_as_values(site: Path) -> None:
+    page = (site / "reference" / "nn" / "index.html").read_text(encoding="utf-8")
+    text = html.unescape(re.sub("<[^>]*>", "", page))
+    assert "DEFAULTS" not in text
+    assert 'controller: str = "lstm"' in text
+    assert "heads: int = 4" in text
 
 
 def test_pages_load_nothing_from_other_hosts(site: Path) -> None:

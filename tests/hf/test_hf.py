@@ -228,3 +228,18 @@ def test_errors_in_one_line():
             use()
     with pytest.raises(Exception, match="UNK"):
         make_tokenizer(model.network)("abc")
+
+
+def test_a_saved_folder_says_how_to_load_it_and_keeps_a_text_of_its_owner(tmp_path):
+    model = NdstackForCausalLM.wrap(network())
+    model.save_pretrained(tmp_path / "model")
+    card = tmp_path / "model" / "README.md"
+    code = card.read_text().split("```python\n")[1].split("```")[0]
+    names = {}
+    exec(code.replace("this folder", str(tmp_path / "model")), names)
+    assert isinstance(names["model"], NdstackForCausalLM)
+    card.write_text("mine")
+    model.save_pretrained(tmp_path / "model")
+    assert card.read_text() == "mine"
+    model.save_pretrained(tmp_path / "other", is_main_process=False)
+    assert not (tmp_path / "other" / "README.md").exists()

@@ -203,7 +203,7 @@ def test_where_no_run_survives_readings_and_gradients_are_zero(
 def test_gradients_of_steps_whose_window_keeps_next_to_nothing(
     states: int, symbols: int, size: int | None
 ) -> None:
-    """Nearly all runs replace until the window has forgotten what is below, so that a tiny rest grows to 1."""
+    """Nearly all runs replace until the window has forgotten what is below: a tiny rest grows to 1."""
     stack = Nondeterministic(states, symbols, vector_size=size, window=2).double()
     push, replace, pop = random_weights(30, 16, states, symbols, scale=100.0, zeros=0.1, seed=states)
     with torch.no_grad():

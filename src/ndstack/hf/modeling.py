@@ -7,6 +7,7 @@ any case, and it makes no difference to the predictions whether it is among the 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from transformers import GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from ndstack import files
 from ndstack.errors import NdstackError
 from ndstack.hf.cache import NdstackCache
 from ndstack.hf.configuration import NdstackConfig
@@ -22,6 +24,23 @@ from ndstack.nn.language_models.language_model import IGNORED
 from ndstack.nn.networks.padding import reorder, symbols_first
 
 _SEEDS = 2**31
+
+_CARD = """\
+---
+library_name: transformers
+tags: [ndstack]
+---
+A language model of ndstack. Its classes are not part of transformers, so import `ndstack.hf` first
+(`pip install 'ndstack[transformers]'`):
+
+```python
+import ndstack.hf
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("this folder")
+```
+"""
+"""The text that is saved beside a model, for people who find the folder."""
 
 
 class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
@@ -54,6 +73,22 @@ class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
         model.network.load_state_dict(network.state_dict())
         model.to(network.device, network.dtype).eval()
         return model
+
+    def save_pretrained(
+        self, save_directory: str | Path, is_main_process: bool = True, **options: Any
+    ) -> None:
+        """Save the model as `transformers` does, and beside it a `README.md`, if there is none.
+
+        Args:
+            save_directory: the folder.
+            is_main_process: whether this process is the one that writes.
+            options: the others of `PreTrainedModel.save_pretrained`.
+        """
+        card = Path(save_directory) / "README.md"
+        if is_main_process and not Path(save_directory).is_file() and not card.exists():
+            card.parent.mkdir(parents=True, exist_ok=True)
+            files.replace(card, _CARD.encode())
+        super().save_pretrained(save_directory, is_main_process=is_main_process, **options)
 
     def _init_weights(self, module: torch.nn.Module) -> None:
         """Restore the only buffer that files do not hold; parameters have begun in the constructor."""
