@@ -45,6 +45,7 @@ class Program:
         autocast: whether all is done under `torch.autocast` in bfloat16.
         halves: whether the loss is differentiated in two parts.
         backend: of the function on whole sequences that it is compared with.
+        lean: for log weights of a nondeterministic stack, which kind of action has the largest; or "".
     """
 
     seed: int
@@ -58,6 +59,7 @@ class Program:
     halves: bool
     backend: str
     ops: tuple[Op, ...]
+    lean: str = ""
 
     def listing(self) -> str:
         """The program for a reader."""
@@ -70,6 +72,7 @@ class Program:
         notes = [f"compared with {self.backend}"]
         notes += [f"{self.holes:.0%} of the log weights are -inf"] if self.holes else []
         notes += ["under autocast"] if self.autocast else []
+        notes += [f"mostly {self.lean}"] if self.lean else []
         notes += ["loss in two parts"] if self.halves else []
         return "\n".join(
             [*head, "  " + "; ".join(notes), *(f"  {j + 1}: {_line(o)}" for j, o in enumerate(self.ops))]
@@ -113,14 +116,18 @@ def draw(seed: int, *, autocast: bool = True) -> Program:
     longest = sum(op.steps for op in ops)
     backend = rng.choice(("auto", "auto", "auto", "portable", "reference")) if longest < 25 else "auto"
     unnormalized = network is not None and not network.get("normalize_reading", True)
+    scale = rng.choice((0.3, 1.0, 1.0) if unnormalized else (0.3, 1.0, 3.0, 10.0))
+    extreme = random.Random(-1 - seed)
+    weights = network is None and stack[0] == "Nondeterministic" and most < 10
     return Program(
         seed, stack, network, dtype, batch,
-        scale=rng.choice((0.3, 1.0, 1.0) if unnormalized else (0.3, 1.0, 3.0, 10.0)),
+        scale=extreme.choice((30.0, 100.0)) if weights and extreme.random() < 0.2 else scale,
         holes=rng.choice((0.0, 0.0, 0.0, 0.2)) if network is None and not _normalized(stack) else 0.0,
         autocast=narrow and autocast,
         halves=rng.random() < 0.2,
         backend=backend,
         ops=ops,
+        lean=extreme.choice(("push", "replace", "pop")) if weights and extreme.random() < 0.3 else "",
     )  # fmt: skip
 
 

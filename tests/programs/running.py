@@ -172,6 +172,11 @@ class Run:
         given = [torch.randn(size, dtype=self.dtype) * program.scale for size in sizes]
         if self.rnn is None and op.name != "drive":
             given[1] = torch.rand(sizes[1], dtype=self.dtype) - 0.3
+            if program.lean:
+                kinds = stack.states * stack.symbols
+                widths = {"push": kinds**2, "replace": kinds**2, "pop": kinds * stack.states}
+                parts = given[0].split(list(widths.values()), -1)
+                parts[list(widths).index(program.lean)].add_(2 * program.scale)
             given[0][torch.rand(sizes[0]) < program.holes] = -math.inf
         if op.bad is not None:
             row, step, value = op.bad
