@@ -15,13 +15,24 @@ from ndstack.experiments.sheets import Sheet, make_sheet
 
 PAGES = ("transduction.md", "recognition.md")
 PICTURES = ("chomsky", "recognition")
+SCALES = {"chomsky": "single"}
+"""The scale of an experiment whose runs are shown, if it is not the short one."""
+PAPER = {
+    "RNN": (62.0, 56.0, 41.3, 51.0),
+    "LSTM": (60.9, 59.1, 59.2, 67.8),
+    "Stack-RNN": (100.0, 100.0, 96.1, 56.2),
+    "Tape-RNN": (100.0, 100.0, 95.4, 64.4),
+    "Transformer": (62.3, 57.5, 32.5, 25.7),
+}
+"""Scores that Delétang et al. (2023) give in their table 2, in the order of the tasks of the experiment."""
 KINDS = ("inside", "1 edit", "2 edits", "3 edits", "uniform")
 
 
-def short(name: str) -> Experiment:
-    """The short form of an experiment that ships."""
+def shown(name: str) -> Experiment:
+    """The form of an experiment that ships whose runs are shown."""
     file = "recognition" if name == "modelling" else name
-    return next(one for one in read_experiments(Path(file)) if one.name == name).at("short")
+    found = next(one for one in read_experiments(Path(file)) if one.name == name)
+    return found.at(SCALES.get(name, "short"))
 
 
 class Tasks:
@@ -40,6 +51,7 @@ class Tasks:
                 mine = [one for one in runs if (one.label, one.language) == (model.label, language)]
                 row.append(_beside(mine))
             rows.append(row)
+        rows += [[f"{name} (paper)", *(f"{score:.1f}" for score in scores)] for name, scores in PAPER.items()]
         return Sheet(["", *experiment.languages], rows).markdown()
 
     def questions(self) -> str:
@@ -81,10 +93,10 @@ class Tasks:
             experiment, runs = self._runs(name)
             figure = figures.draw_figure(experiment.outputs[0], experiment, runs)
             assert figure is not None
-            plotting.save_figure(figure, folder / f"{name}-short.svg")
+            plotting.save_figure(figure, folder / f"{name}-{SCALES.get(name, 'short')}.svg")
 
     def _runs(self, name: str) -> tuple[Experiment, list[Finished]]:
-        experiment = short(name)
+        experiment = shown(name)
         return experiment, runs_of(self.tables, experiment)
 
 

@@ -13,6 +13,7 @@ from ndstack import languages
 from ndstack.functional import nondeterministic
 from ndstack.nn import LanguageModel
 from ndstack.nn import models as models_by_name
+from ndstack.ops.nondeterministic import in_log_space
 from ndstack.ops.runtime import compile_messages, numba_internals
 from ndstack.progress import progress_bar
 from ndstack.stacks import Nondeterministic, Stack
@@ -125,6 +126,8 @@ def _use_stack(stack: Stack[StateT], dtype: torch.dtype) -> None:
         shown = nondeterministic(push, push, pop, vectors=pushed if stack.push_size else None)
         assert isinstance(shown, Tensor)
         torch.autograd.backward(shown.sum())
+        if dtype == torch.float64:  # what is too narrow continues in log space
+            torch.autograd.backward(in_log_space(actions, stack.setting())[0].sum())
 
 
 def _sample() -> None:

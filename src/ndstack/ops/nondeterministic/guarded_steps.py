@@ -146,7 +146,7 @@ def _steps(setting: Setting, chart: Chart, history: History | None, weights: Ten
 
     def by_log_space() -> Stepped:
         """The whole batch, too, in charts that further steps will continue."""
-        wide, given = chart.log_space, weights
+        wide, given = chart.log_space, weights.double()
         if wide is None:
             given = all_weights()
             wide = LogSpaceChart.start(setting, len(given), given.shape[1] if setting.window is None else 0)

@@ -1,5 +1,7 @@
 """Readings and attention by the reference, in log space: a backend, and the last resort of the guard.
 
+The backend has the sums of the package torch-semiring-einsum; the guard, which users wait for, compiled ones.
+
 All is done in float64, since a logarithm takes digits from its number: in float32 this would be the least
 precise of the backends.
 """
@@ -15,8 +17,11 @@ import torch
 from torch import Tensor
 
 from ndstack.ops.nondeterministic import reference
+from ndstack.ops.nondeterministic.cpu.log_semiring import COMPILED_LOG
 from ndstack.ops.nondeterministic.invalid_sequences import invalid_steps, mark, withhold
+from ndstack.ops.nondeterministic.semirings import LOG, Semiring
 from ndstack.ops.nondeterministic.settings import Setting, shaped
+from ndstack.ops.runtime.autograd import compilable
 
 _FEWEST_STEPS = 16
 """For how many steps at least a chart with a window gets room."""
@@ -66,12 +71,18 @@ def _by_equations(
         bottom=low,
         window=setting.window,
         bottom_fix=setting.bottom_fix,
+        semiring=_semiring(setting, actions),
     )
     total, reading, attention = _shares(weights.alpha, weights.places, setting)
     if weights.vectors is not None and shift is not None:
         numerators = weights.vectors.flatten(2, 3)
         reading = quotient(numerators, total[..., None]) - shift[..., None, None] * reading[..., None]
     return reading, attention
+
+
+def _semiring(setting: Setting, like: Tensor) -> Semiring:
+    """The log semiring: as the reference has it, if that is the backend, else by compiled code on a CPU."""
+    return COMPILED_LOG if setting.backend != "reference" and compilable(like) else LOG
 
 
 def _shares(alpha: Tensor, places: Tensor, setting: Setting) -> tuple[Tensor, Tensor, Tensor]:
@@ -99,7 +110,8 @@ class LogSpaceChart:
         """Charts at time 0, with room for `steps` steps."""
         kinds = (setting.states, setting.symbols)
         like = torch.empty(batch, steps, *kinds, setting.states, dtype=torch.float64)
-        return cls(reference.Stepper(like, None, setting.window, setting.bottom_fix), setting)
+        semiring = _semiring(setting, like)
+        return cls(reference.Stepper(like, None, setting.window, setting.bottom_fix, semiring), setting)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> LogSpaceChart:
         """The same charts with every tensor changed."""

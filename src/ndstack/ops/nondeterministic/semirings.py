@@ -37,17 +37,19 @@ class Semiring(ABC):
         """The sum, element by element."""
 
 
-class _Log(Semiring):
+class Log(Semiring):
     """Weights are stored as logarithms: add is logaddexp, multiply is +."""
 
     zero = -math.inf
     one = 0.0
 
     def einsum(self, equation: str, left: Tensor, right: Tensor) -> Tensor:
+        """The sum of products that the equation describes."""
         result: Tensor = tse.log_einsum(_compiled(equation), left, right, grad_of_neg_inf=0.0)
         return result
 
     def add(self, left: Tensor, right: Tensor) -> Tensor:
+        """The sum, element by element."""
         dead = torch.isneginf(left) & torch.isneginf(right)
         sums = torch.logaddexp(left.masked_fill(dead, 0.0), right.masked_fill(dead, 0.0))
         return sums.masked_fill(dead, -math.inf)
@@ -117,6 +119,6 @@ def _grid(like: Tensor) -> Sequence[Tensor]:
     return torch.meshgrid(*sizes, indexing="ij")
 
 
-LOG: Semiring = _Log()
+LOG: Semiring = Log()
 REAL: Semiring = _Real()
 VITERBI: Semiring = _Viterbi()

@@ -242,6 +242,18 @@ def least_positive(typingctx: object, left: Vector, right: Vector) -> Typed:
 
 
 @intrinsic
+def larger(typingctx: object, left: Vector, right: Vector) -> Typed:
+    """In each lane the larger of two numbers."""
+
+    def emit(
+        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+    ) -> ir.Value:
+        return builder.select(builder.fcmp_ordered(">", args[1], args[0]), args[1], args[0])
+
+    return left(left, right), emit
+
+
+@intrinsic
 def zeros(typingctx: object, array: types.Array) -> Typed:
     """Return a vector of zeros, of the array's dtype."""
 
