@@ -243,3 +243,31 @@ def test_a_saved_folder_says_how_to_load_it_and_keeps_a_text_of_its_owner(tmp_pa
     assert card.read_text() == "mine"
     model.save_pretrained(tmp_path / "other", is_main_process=False)
     assert not (tmp_path / "other" / "README.md").exists()
+
+
+def test_weights_keep_the_dtype_of_their_folder_or_get_the_one_that_is_asked_for(tmp_path):
+    model, load_model = NdstackForCausalLM.wrap(network()), transformers.AutoModelForCausalLM.from_pretrained
+    model.save_pretrained(tmp_path / "single")
+    model.double().save_pretrained(tmp_path / "double")
+
+    def dtypes(folder, **options):
+        return {parameter.dtype for parameter in load_model(tmp_path / folder, **options).parameters()}
+
+    assert dtypes("single") == {torch.float32}
+    assert dtypes("single", dtype=torch.bfloat16) == {torch.bfloat16}
+    assert dtypes("double") == dtypes("double", dtype="auto") == {torch.float64}
+    assert dtypes("double", dtype=torch.float32) == {torch.float32}
+    made = transformers.AutoModelForCausalLM.from_config(model.config, dtype=torch.float64)
+    assert {parameter.dtype for parameter in made.parameters()} == {torch.float64}
+    import_run(tmp_path / "double", tmp_path / "own")
+    assert load(tmp_path / "own").dtype == torch.float64
+
+
+def test_an_imported_run_is_not_overwritten_by_resuming_it(tmp_path):
+    export_run("zoo:dyck/rns-2-3", tmp_path / "hf")
+    import_run(tmp_path / "hf", tmp_path / "run")
+    before = (tmp_path / "run" / "best.safetensors").read_bytes()
+    failed = ndstack("train", "--resume", tmp_path / "run", "--max-epochs", 500)
+    assert failed.returncode == 2
+    assert "has a trained model but no training state, so it cannot be resumed" in failed.stderr
+    assert (tmp_path / "run" / "best.safetensors").read_bytes() == before

@@ -333,3 +333,14 @@ def test_inputs_of_another_dtype_and_lengths_in_the_wrong_place(stack) -> None:
         rnn(torch.zeros(1, 3, 2, dtype=torch.float64))
     with pytest.raises(NdstackError, match=r"a Tensor given as the state, .*; the lengths .* lengths="):
         rnn(torch.zeros(2, 3, 2), torch.tensor([3, 2]))
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["read under autocast", "continued under autocast"])
+def test_states_of_strings_are_those_of_the_call_under_autocast(inside):
+    rnn, x = StackRNN(3, 4, Nondeterministic(2, 2)), torch.randn(2, 3, 3)
+    with torch.autocast("cpu", torch.bfloat16, enabled=inside):
+        _, state = rnn(x, lengths=[3, 1])
+    with torch.autocast("cpu", torch.bfloat16, enabled=not inside):
+        groups = [state.of(place) for place in (0, 1)]
+    for place, own in enumerate(groups):
+        assert torch.allclose(state.hidden[0][place : place + 1], own.hidden[0], atol=1e-6)

@@ -229,3 +229,20 @@ def test_errors():
         nn.Transducer(torch.nn.Linear(1, 1), "xy", "ab")
     with pytest.raises(NdstackError, match="input is 'two-hot'"):
         nn.Transducer(nn.RecurrentEncoderDecoder(3, 3, 5, None), "xy", "ab", "two-hot")
+
+
+def test_an_empty_input_in_a_batch_has_nothing_to_attend_to():
+    network = nn.RecurrentEncoderDecoder(3, 2, 4, Superposition(2), attention=True).double()
+    x, y = torch.randn(2, 3, 3, dtype=torch.float64), torch.randn(2, 2, 2, dtype=torch.float64)
+    both = network.decode(y, network.encode(x, lengths=[0, 3]))[0]
+    alone = [
+        network.decode(y[:1], network.encode(x[:1, :0]))[0],
+        network.decode(y[1:], network.encode(x[1:]))[0],
+    ]
+    assert torch.allclose(both, torch.cat(alone), atol=1e-12)
+    found, expected = (
+        torch.autograd.grad(part.square().sum(), list(network.parameters()))
+        for part in (both, torch.cat(alone))
+    )
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one, other, atol=1e-12)

@@ -116,3 +116,27 @@ def test_a_state_of_other_sizes_is_refused() -> None:
         foreign = type(stack)(5).start(2)
         with pytest.raises(NdstackError, match="the state belongs to a stack of other sizes"):
             stack.step(foreign, torch.zeros(2, stack.action_size), torch.zeros(2, 4))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[0.7], [2], [-3], [True], "ab", 0, torch.tensor(0), torch.tensor([[0, 1]]), torch.tensor([0.5]),
+     torch.tensor([2]), torch.tensor([True])],
+    ids=repr,
+)  # fmt: skip
+def test_rows_that_a_batch_does_not_have_are_refused(rows: Any) -> None:
+    state = Superposition(3).start(2)
+    with pytest.raises(NdstackError, match="given for a batch of 2, expected whole numbers below 2, a mask"):
+        state.select(rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "places"),
+    [([1, 0, 1], [1, 0, 1]), (range(2), [0, 1]), ([-1], [1]), ([], []), ([True, False], [0]),
+     (torch.tensor([False, True]), [1]), (slice(1, None), [1])],
+    ids=repr,
+)  # fmt: skip
+def test_rows_are_numbers_masks_or_slices(rows: Any, places: list[int]) -> None:
+    stack = Superposition(3)
+    _, state = stack.scan(*sequence(stack, 2, 4))
+    assert torch.equal(state.select(rows).reading, state.reading[places])

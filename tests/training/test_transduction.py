@@ -161,6 +161,25 @@ def test_pairs_from_files(tmp_path, data):
     )
 
 
+def test_pairs_without_spaces_need_characters_as_symbols(tmp_path, data):
+    write_pairs(data, tmp_path / "pairs")
+    base = [
+        "train",
+        "--pairs",
+        tmp_path / "pairs",
+        "--task",
+        "transduce",
+        "--model",
+        "tf",
+        "--out",
+        tmp_path / "run",
+    ]
+    assert "--set pairs.units=characters makes every character a symbol" in ndstack(*base).stderr
+    both = ndstack("train", "dyck", *base[1:])
+    assert both.returncode == 2
+    assert "a LANGUAGE and --pairs given, expected one of them" in both.stderr
+
+
 def test_a_trial_of_a_sweep_is_measured(tmp_path):
     values = {
         "name": "mine",

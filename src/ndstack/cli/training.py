@@ -92,7 +92,7 @@ class FormalOptions:
     "ndstack train unmarked-reversal --model rns-2-3 --out runs/staged --stages 4:20@60,8:40@25,40:80",
     "ndstack train dyck --task recognize --model sup-10 --out runs/recognizer",
     "ndstack train reverse-string --task transduce --model sup-10 --out runs/reverse",
-    "ndstack train --pairs pairs --task transduce --model tf --out runs/pairs",
+    "ndstack train --pairs pairs --task transduce --model tf --out runs/pairs --set pairs.units=characters",
     "ndstack train --config my.toml --out runs/mine",
 )
 @unfold
@@ -129,7 +129,7 @@ def train(
     from ndstack.training.material import use_folder
 
     config = formal.config
-    flags = {"model": model, **formal.settings(), **_language_values(language, formal.grammar)}
+    flags = {"model": model, **formal.settings(), **_language_values(language, formal.grammar, formal.pairs)}
     values = options.apply_settings({} if config is None else read_toml(config), merge(flags, given))
     values = values if formal.data is None else use_folder(formal.data, values)
     run_config = None
@@ -215,9 +215,10 @@ def _lengths(text: str | None) -> Table:
     return {"lengths": (low, high), "test_lengths": (low, high + high // 4)}
 
 
-def _language_values(language: str | None, grammar: Path | None) -> Table:
-    if language is not None and grammar is not None:
-        raise NdstackError("a LANGUAGE and --grammar given, expected one of them")
+def _language_values(language: str | None, grammar: Path | None, pairs: Path | None) -> Table:
+    for option, value in (("--grammar", grammar), ("--pairs", pairs)):
+        if language is not None and value is not None:
+            raise NdstackError(f"a LANGUAGE and {option} given, expected one of them")
     if grammar is None:
         return {} if language is None else {"language": language}
     return {"language": grammar.stem, "grammar": str(read_grammar_file(grammar))}

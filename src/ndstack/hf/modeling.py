@@ -61,6 +61,8 @@ class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
     def __init__(self, config: NdstackConfig) -> None:
         super().__init__(config)
         self.network: LanguageModel = config.description().make()
+        if config.dtype is not None:
+            self.network.to(config.dtype)
         self.gradient_checkpointing = False
         if self.network.device.type != "meta":
             initialize(self.network, int(torch.randint(_SEEDS, ())))
@@ -84,6 +86,9 @@ class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
             is_main_process: whether this process is the one that writes.
             options: the others of `PreTrainedModel.save_pretrained`.
         """
+        if self.config.network is not None:
+            dtype = str(self.network.dtype).removeprefix("torch.")
+            self.config.network = self.config.network | {"dtype": dtype}
         card = Path(save_directory) / "README.md"
         if is_main_process and not Path(save_directory).is_file() and not card.exists():
             card.parent.mkdir(parents=True, exist_ok=True)

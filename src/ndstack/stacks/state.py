@@ -7,7 +7,8 @@ branched from (beam search), detached and carried into the next call (truncated 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Self
 
 import torch
@@ -17,6 +18,35 @@ from ndstack.errors import NdstackError
 
 Device = torch.device | str | None
 """Where tensors are; None leaves it to torch, or to whoever has parameters."""
+
+Index = Tensor | slice | list[int]
+"""Rows of a batch, as tensors are indexed with them."""
+
+
+def _checked_rows(rows: object, count: int) -> Index:
+    """Return the index of some rows of a batch, or raise an `NdstackError`."""
+    if isinstance(rows, slice):
+        return rows
+    if isinstance(rows, Tensor):
+        whole = rows.dim() == 1 and not rows.is_floating_point() and not rows.is_complex()
+        if whole and (rows.dtype != torch.bool or len(rows) == count):
+            # to look at numbers that are elsewhere would wait for them
+            seen = not rows.is_cpu or rows.dtype == torch.bool or torch.compiler.is_compiling()
+            if seen or all(-count <= row < count for row in rows.tolist()):
+                return rows
+    elif isinstance(rows, Iterable):
+        index = list(rows)
+        if all(isinstance(row, bool) for row in index) and len(index) == count > 0:
+            return torch.tensor(index)
+        if all(hasattr(row, "__index__") and not isinstance(row, bool) for row in index):
+            index = [row.__index__() for row in index]
+            if all(-count <= row < count for row in index):
+                return index
+    shown = " ".join(repr(rows).split())[:80]
+    raise NdstackError(
+        f"rows {shown} given for a batch of {count}, expected whole numbers below {count}, a mask of that "
+        "length, or a slice"
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,13 +65,21 @@ class Carried:
         """Return the same state, cut off from the gradient (truncated BPTT)."""
         return self._map(Tensor.detach)
 
+    @property
+    @abstractmethod
+    def batch_size(self) -> int:
+        """The number of states held."""
+
     def select(self, rows: Tensor | slice | Sequence[int]) -> Self:
         """Return what is at the given places of the batch, repeats allowed, in the order given.
 
         Args:
             rows: integer indices or a mask [B], a slice, or a list of integers.
         """
-        index = rows if isinstance(rows, Tensor | slice) else list(rows)
+        return self._select(_checked_rows(rows, self.batch_size))
+
+    def _select(self, index: Index) -> Self:
+        """`select`, with rows that exist."""
         return self._map(lambda tensor: tensor[index])
 
     def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Self:

@@ -82,7 +82,9 @@ def train(
     folder = Path(folder)
     resume = config is None
     if config is None:
-        config = Run.open(folder).config
+        run = Run.open(folder)
+        config = run.config
+        run.check_resumable()
         if config.model is None:
             raise TrainingError(
                 f"the model of {folder} was made in Python; call training.fit with the same model and folder"

@@ -84,6 +84,21 @@ class Run:
         if model is not None:
             self.replace(MODEL, model.model_dump_json(indent=2) + "\n")
 
+    def check_resumable(self) -> None:
+        """Raise an error if there is a trained model that a new beginning would overwrite.
+
+        Copies of runs, and those that `ndstack hf import` makes, have no training state. A run that was
+        killed at the end of its first epoch has none either, and begins anew.
+        """
+        if (self.folder / STATE).exists() or not (self.folder / BEST).exists():
+            return
+        if (self.folder / LOG).exists() and len(self.metrics()) <= 1:
+            return
+        raise TrainingError(
+            f"{self.folder} has a trained model but no training state, so it cannot be resumed; start a new "
+            f"run from it with --start-from {self.folder}"
+        )
+
     def tidy(self) -> None:
         """Remove what killed processes left behind; the caller must have locked the folder."""
         files.tidy(self.folder, (self.folder / STATE).parent, self.folder / SNAPSHOTS)

@@ -118,9 +118,17 @@ def read_pairs(folder: Path, units: Units = "words") -> PairData:
             for some, alphabet in zip(pair, alphabets, strict=True):
                 unknown = next((symbol for symbol in some if symbol not in alphabet), None)
                 if unknown is not None:
+                    single = units == "words" and all(
+                        len(part) <= 1 for one in splits["train"] for part in one
+                    )
                     raise DatasetError(
                         f"{folder / split}.tsv, line {number}: {unknown!r} does not occur in the training "
-                        "pairs, so no model can know it; `ndstack text prepare-pairs` replaces such words"
+                        "pairs, so no model can know it; "
+                        + (
+                            "--set pairs.units=characters makes every character a symbol"
+                            if single
+                            else "`ndstack text prepare-pairs` replaces such words"
+                        )
                     )
     source, target = map(tuple, alphabets)
     train, validation, test, general = (splits[split] for split in SPLITS)

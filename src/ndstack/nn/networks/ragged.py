@@ -7,7 +7,9 @@ or the last hidden states of a recurrent network, does not pay for them.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
@@ -17,6 +19,8 @@ from torch import Tensor
 from ndstack.errors import NdstackError
 from ndstack.nn.networks.sharding import sharding
 from ndstack.nn.networks.state import NetworkState
+from ndstack.ops.runtime.autograd import own_precision
+from ndstack.stacks.state import Index
 
 Places = tuple[int, ...]
 """Places of strings in a batch."""
@@ -67,6 +71,7 @@ class RaggedState(NetworkState):
         for place, length in enumerate(lengths):
             by_length.setdefault(length, []).append(place)
         state, versions, derivatives = cls.__new__(cls), _versions(network), torch.is_grad_enabled()
+        autocast = _autocast()
 
         def groups() -> tuple[NetworkState, ...]:
             if _versions(network) != versions:
@@ -74,7 +79,7 @@ class RaggedState(NetworkState):
                     "the network has changed since it read these strings; use the state, or state.detach(), "
                     "before the optimizer's step"
                 )
-            with torch.set_grad_enabled(derivatives):
+            with torch.set_grad_enabled(derivatives), autocast():
                 return tuple(make(rows, length) for length, rows in by_length.items())
 
         vars(state).update(places=tuple(map(tuple, by_length.values())), _make=groups)
@@ -113,9 +118,8 @@ class RaggedState(NetworkState):
                 return group.select([rows.index(place)])
         raise NdstackError(f"there is no string {place} in a batch of {self.batch_size}")
 
-    def select(self, rows: Tensor | slice | Sequence[int]) -> Self:
-        """Return what is at the given places of the batch, repeats allowed, in the order given."""
-        index = rows if isinstance(rows, Tensor | slice) else torch.tensor(list(rows), dtype=torch.long)
+    def _select(self, rows: Index) -> Self:
+        index = torch.tensor(rows, dtype=torch.long) if isinstance(rows, list) else rows
         device = index.device if isinstance(index, Tensor) else None
         chosen = torch.arange(self.batch_size, device=device)[index].tolist()
         groups, places = [], []
@@ -130,6 +134,14 @@ class RaggedState(NetworkState):
     def _map(self, change: Callable[[Tensor], Tensor], *, spared: bool = False) -> Self:
         groups = tuple(group._map(change, spared=spared) for group in self.groups)
         return dataclasses.replace(self, groups=groups, hidden=tuple(map(change, self.hidden)))
+
+
+def _autocast() -> Callable[[], contextlib.AbstractContextManager[object]]:
+    """Return what makes contexts with the autocast of now, on whatever device it is."""
+    kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    if not kinds:
+        return own_precision
+    return functools.partial(torch.autocast, kinds[0], torch.get_autocast_dtype(kinds[0]))
 
 
 def _versions(network: torch.nn.Module) -> list[int]:

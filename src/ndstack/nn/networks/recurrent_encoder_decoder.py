@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Sequence
 from typing import Self
 
 import torch
@@ -24,6 +23,7 @@ from ndstack.nn.networks.sequence_to_sequence import SequenceToSequence
 from ndstack.nn.networks.state import NetworkState
 from ndstack.settings.model import DEFAULTS
 from ndstack.stacks.base import AnyStack
+from ndstack.stacks.state import Index
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -39,12 +39,10 @@ class RecurrentDecoderState(NetworkState):
     visible: Tensor | None
     """[B, n], which of them count."""
 
-    def select(self, rows: Tensor | slice | Sequence[int]) -> Self:
-        """Return what is at the given places of the batch, repeats allowed, in the order given."""
-        index = rows if isinstance(rows, Tensor | slice) else list(rows)
+    def _select(self, index: Index) -> Self:
         encoded = None if self.encoded is None else self.encoded[index]
         visible = None if self.visible is None else self.visible[index]
-        return dataclasses.replace(self, network=self.network.select(rows), encoded=encoded, visible=visible)
+        return dataclasses.replace(self, network=self.network.select(index), encoded=encoded, visible=visible)
 
 
 class RecurrentEncoderDecoder(SequenceToSequence):
@@ -141,6 +139,9 @@ class RecurrentEncoderDecoder(SequenceToSequence):
         if self.scores is None or self.combined is None or state.encoded is None or state.visible is None:
             return hidden, state
         scores = self.scores(hidden) @ state.encoded.transpose(1, 2)
-        weights = scores.masked_fill(~state.visible[:, None, :], -torch.inf).softmax(dim=2)
+        hidden_places = ~state.visible[:, None, :]
+        empty = hidden_places.all(2, keepdim=True)  # a softmax of nothing would be nan
+        weights = scores.masked_fill(hidden_places & ~empty, -torch.inf).softmax(dim=2)
+        weights = weights.masked_fill(hidden_places, 0.0)
         output = torch.tanh(self.combined(torch.cat([hidden, weights @ state.encoded], dim=2)))
         return output, state

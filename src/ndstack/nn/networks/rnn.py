@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-from collections.abc import Sequence
 from typing import Self, overload
 
 import torch
@@ -23,7 +22,7 @@ from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import traceable, untraced
 from ndstack.settings.model import DEFAULTS
 from ndstack.stacks.base import AnyStack
-from ndstack.stacks.state import Device
+from ndstack.stacks.state import Device, Index
 
 __all__ = ["BidirectionalState", "RNNState", "StackRNN"]
 
@@ -53,10 +52,9 @@ class BidirectionalState(NetworkState):
         """The number of strings."""
         return self.forwards.batch_size
 
-    def select(self, rows: Tensor | slice | Sequence[int]) -> Self:
-        """Return what is at the given places of the batch, repeats allowed, in the order given."""
+    def _select(self, index: Index) -> Self:
         return dataclasses.replace(
-            self, forwards=self.forwards.select(rows), backwards=self.backwards.select(rows)
+            self, forwards=self.forwards.select(index), backwards=self.backwards.select(index)
         )
 
     def _both(self, name: str) -> tuple[Tensor, ...]:

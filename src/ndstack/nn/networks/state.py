@@ -18,9 +18,13 @@ class NetworkState(Carried):
     @property
     def batch_size(self) -> int:
         """The number of networks held."""
-        for size in _batch_sizes(self):
+        for size in _batch_sizes(_fields(self)):
             return size
         raise NdstackError(f"a {type(self).__name__} that holds nothing given, expected that of a network")
+
+
+def _fields(state: NetworkState) -> tuple[object, ...]:
+    return tuple(getattr(state, field.name) for field in dataclasses.fields(state))
 
 
 def _batch_sizes(value: object) -> Iterator[int]:
@@ -30,7 +34,8 @@ def _batch_sizes(value: object) -> Iterator[int]:
     elif isinstance(value, State):
         yield value.batch_size
     elif isinstance(value, NetworkState):
-        yield from _batch_sizes(tuple(getattr(value, field.name) for field in dataclasses.fields(value)))
+        own = type(value).batch_size is not NetworkState.batch_size
+        yield from [value.batch_size] if own else _batch_sizes(_fields(value))
     elif isinstance(value, tuple):
         for part in value:
             yield from _batch_sizes(part)
