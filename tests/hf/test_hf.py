@@ -271,3 +271,16 @@ def test_an_imported_run_is_not_overwritten_by_resuming_it(tmp_path):
     assert failed.returncode == 2
     assert "has a trained model but no training state, so it cannot be resumed" in failed.stderr
     assert (tmp_path / "run" / "best.safetensors").read_bytes() == before
+
+
+def test_generation_with_padding_at_the_right_equals_that_of_strings_alone():
+    own = network()
+    model, tokenizer = NdstackForCausalLM.wrap(own), make_tokenizer(own)
+    tokenizer.padding_side = "right"
+    batch = tokenizer(["ab", "abbab", "b"], return_tensors="pt", padding=True)
+    logits = model(**batch).logits[:, -1]
+    for row, word in enumerate(["ab", "abbab", "b"]):
+        alone = model(**tokenizer(word, return_tensors="pt")).logits[0, -1]
+        torch.testing.assert_close(logits[row], alone)
+    with pytest.raises(NdstackError, match=r"input_ids of shape \[2\] given, expected \[B, n\]"):
+        model(torch.tensor([0, 1]))

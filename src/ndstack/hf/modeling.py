@@ -149,6 +149,8 @@ class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
             raise NdstackError(
                 "inputs_embeds given, or no input_ids; expected input_ids, tokens of shape [B, n]"
             )
+        if input_ids.dim() != 2:
+            raise NdstackError(f"input_ids of shape {list(input_ids.shape)} given, expected [B, n]")
         if past_key_values is not None and not isinstance(past_key_values, NdstackCache):
             raise NdstackError(
                 f"a {type(past_key_values).__name__} given as past_key_values, expected an NdstackCache"
@@ -197,7 +199,13 @@ class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
                     "BOS given to a string that has had nothing but padding so far; give it in the first call"
                 )
             hidden, state = self.network.hidden(self._readable(tokens), cache.state, lengths)
-        return hidden if order is None else reorder(hidden, order.argsort(dim=1)), state
+        if order is not None:
+            return reorder(hidden, order.argsort(dim=1)), state
+        if lengths is not None:  # `generate` takes the next token from the last place, padding or not
+            last = torch.tensor(lengths, device=hidden.device)[:, None] - 1
+            places = torch.arange(hidden.shape[1], device=hidden.device)
+            hidden = reorder(hidden, places.minimum(last.clamp(min=0)))
+        return hidden, state
 
     def _begin(self, tokens: Tensor, lengths: list[int] | None) -> tuple[Tensor, NetworkState]:
         """Read strings from their beginnings, with BOS or without; tokens are first, padding is last."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ndstack.errors import NdstackError
+from ndstack.errors import NdstackError, check_size
 from ndstack.grammars.grammar import Word
 from ndstack.nn.language_models.evaluation_mode import evaluation_mode
 from ndstack.nn.language_models.language_model import LanguageModel
@@ -93,8 +93,7 @@ def beam_search(
         max_length: the greatest number of symbols, EOS not counted.
         width: of the beam.
     """
-    if width < 1:
-        raise NdstackError(f"width is {width}, expected 1 or more")
+    check_size("width", width)
     searches = [_Search(model, prefix, max_length, width) for prefix in _checked(model, prefixes, max_length)]
     alive = searches
     device = model.device
@@ -203,7 +202,7 @@ def _checked(model: Writer, prefixes: Sequence[Word], max_length: int) -> list[l
     """Return the prefixes as indices."""
     symbols, lengths = model.encode(prefixes)
     sizes = [symbols.shape[1]] * len(symbols) if lengths is None else lengths.tolist()
-    if max(sizes, default=0) > max_length or max_length < 0:
+    if max(sizes, default=0) > check_size("max_length", max_length, 0):
         raise NdstackError(
             f"max_length is {max_length}, expected at least {max(sizes, default=0)}, the length of a prefix"
         )
