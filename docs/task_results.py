@@ -28,11 +28,11 @@ PAPER = {
 KINDS = ("inside", "1 edit", "2 edits", "3 edits", "uniform")
 
 
-def shown(name: str) -> Experiment:
-    """The form of an experiment that ships whose runs are shown."""
+def shown(name: str, scale: str | None = None) -> Experiment:
+    """An experiment that ships, at a scale, or at that whose runs are shown."""
     file = "recognition" if name == "modelling" else name
     found = next(one for one in read_experiments(Path(file)) if one.name == name)
-    return found.at(SCALES.get(name, "short"))
+    return found.at(scale or SCALES.get(name, "short"))
 
 
 class Tasks:
@@ -42,14 +42,22 @@ class Tasks:
         self.tables = tables
 
     def chomsky(self) -> str:
-        """Scores on long inputs; in brackets, the accuracy on inputs of the training lengths."""
+        """Scores on long inputs; in brackets, the accuracy on inputs of the training lengths.
+
+        Where the run is not complete, the short one stands in, with a star.
+        """
         experiment, runs = self._runs("chomsky")
+        brief = runs_of(self.tables, shown("chomsky", "short"))
         rows: list[list[str | float | int | None]] = []
         for model in experiment.models:
             row: list[str | float | int | None] = [model.label]
             for language in experiment.languages:
-                mine = [one for one in runs if (one.label, one.language) == (model.label, language)]
-                row.append(_beside(mine))
+                long, short = (
+                    [one for one in some if (one.label, one.language) == (model.label, language)]
+                    for some in (runs, brief)
+                )
+                score = _beside(long)
+                row.append(score if score != "-" else f"{_beside(short)} *".replace("- *", "-"))
             rows.append(row)
         rows += [[f"{name} (paper)", *(f"{score:.1f}" for score in scores)] for name, scores in PAPER.items()]
         return Sheet(["", *experiment.languages], rows).markdown()
