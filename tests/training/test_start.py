@@ -7,7 +7,7 @@ import pytest
 from ndstack.errors import TrainingError
 from ndstack.nn.storage.files import read_tensors
 from ndstack.training import Run, train
-from ndstack.training.run import BEST, STATE
+from ndstack.training.run import BEST, METRICS, STATE
 from tests.training.small import small_config, small_run
 
 
@@ -60,7 +60,8 @@ def test_it_goes_on_without_the_other_run(short, tmp_path):
 def test_stopped_before_the_first_step_it_still_starts_there(short, tmp_path):
     train(tmp_path / "whole", longer(short))
     shutil.copytree(tmp_path / "whole", tmp_path / "again")
-    (tmp_path / "again" / STATE).unlink()
+    for name in (STATE, BEST, METRICS):
+        (tmp_path / "again" / name).unlink()
     train(tmp_path / "again")
     assert (tmp_path / "again" / BEST).read_bytes() == (tmp_path / "whole" / BEST).read_bytes()
 
