@@ -44,6 +44,10 @@ def plus(left, right):
     return left + right
 
 
+def larger(left, right):
+    return np.maximum(left, right)
+
+
 def least_positive(left, right):
     return np.where((right > 0) & (right < left), right, left)
 

@@ -18,7 +18,7 @@ def program(module):
         both = module.plus(first, second)
         module.store(out, 1, module.fma(first, module.spread(numbers, 5), second))
         module.store(out, 1 + width, both)
-        module.store(out, 1 + 2 * width, module.least_positive(first, second))
+        module.store(out, 1 + 2 * width, module.larger(module.least_positive(first, second), both))
         module.store_sums(out, 1 + 3 * width, first, second, both, module.zeros(numbers))
 
     return calculate
