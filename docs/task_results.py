@@ -24,7 +24,7 @@ PAPER = {
     "Tape-RNN": (100.0, 100.0, 95.4, 64.4),
     "Transformer": (62.3, 57.5, 32.5, 25.7),
 }
-"""Scores that Delétang et al. (2023) give in their table 2, in the order of the tasks of the experiment."""
+"""Scores of table 2 of Delétang et al. (2023), in the order of the tasks; not compared with the paper yet."""
 KINDS = ("inside", "1 edit", "2 edits", "3 edits", "uniform")
 
 

@@ -139,9 +139,8 @@ class RecurrentEncoderDecoder(SequenceToSequence):
         if self.scores is None or self.combined is None or state.encoded is None or state.visible is None:
             return hidden, state
         scores = self.scores(hidden) @ state.encoded.transpose(1, 2)
-        hidden_places = ~state.visible[:, None, :]
-        empty = hidden_places.all(2, keepdim=True)  # a softmax of nothing would be nan
-        weights = scores.masked_fill(hidden_places & ~empty, -torch.inf).softmax(dim=2)
-        weights = weights.masked_fill(hidden_places, 0.0)
+        ignored = ~state.visible[:, None, :]
+        empty = ignored.all(2, keepdim=True)  # a softmax of nothing would be nan
+        weights = scores.masked_fill(ignored & ~empty, -torch.inf).softmax(dim=2).masked_fill(ignored, 0.0)
         output = torch.tanh(self.combined(torch.cat([hidden, weights @ state.encoded], dim=2)))
         return output, state
