@@ -20,6 +20,7 @@ from ndstack.errors import NdstackError, check_flag, check_size
 from ndstack.nn.networks.backbone import check_input
 from ndstack.nn.networks.padding import reorder, symbols_first, transposed, without
 from ndstack.nn.networks.state import NetworkState
+from ndstack.ops.attention import attend
 from ndstack.ops.runtime.tracing import Recordable, untraced
 from ndstack.stacks.base import AnyStack, Stack, State
 from ndstack.stacks.state import Device
@@ -284,20 +285,16 @@ class DotProductAttention(Attention[AttentionState]):
         self._check_state(state, x)
         parts = self.query_key_value(x).view(batch, n, 3, self.heads, self.d_model // self.heads)
         queries, keys, values = parts.permute(2, 0, 3, 1, 4)
-        past = 0
-        if state is not None and state.time:
-            past = state.time
+        dropout = self.dropout if self.training else 0.0
+        if state is None or not state.time:
+            attended = attend(parts, dropout)
+        else:
             keys = torch.cat([state.keys, keys], dim=2)
             values = torch.cat([state.values, values], dim=2)
-        attended = scaled_dot_product_attention(
-            queries,
-            keys,
-            values,
-            attn_mask=_mask(past, n, x.device),
-            dropout_p=self.dropout if self.training else 0.0,
-            is_causal=past == 0 and n > 1,
-        )
-        y: Tensor = self.output(attended.transpose(1, 2).reshape(batch, n, self.d_model))
+            mask = _mask(state.time, n, x.device)
+            found = scaled_dot_product_attention(queries, keys, values, mask, dropout_p=dropout)
+            attended = found.transpose(1, 2).reshape(batch, n, self.d_model)
+        y: Tensor = self.output(attended)
         return y, AttentionState(keys, values)
 
     def _check_state(self, state: AttentionState | None, x: Tensor) -> None:
@@ -314,12 +311,11 @@ class DotProductAttention(Attention[AttentionState]):
 
 
 def _mask(past: int, n: int, device: torch.device) -> Tensor | None:
-    """Return which of past + n keys each of n queries may see, [n, past + n], where it is not obvious.
+    """Return which of past + n keys each of n queries may see, [n, past + n]; a single query sees all keys.
 
-    The function of torch aligns its own causal mask with the first key, which is right only without
-    a past; and a single query sees all keys.
+    The function of torch aligns its own causal mask with the first key, which is right only without a past.
     """
-    if past == 0 or n == 1:
+    if n == 1:
         return None
     return torch.ones(n, past + n, dtype=torch.bool, device=device).tril(past)
 

@@ -20,6 +20,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from ndstack.errors import NdstackError, check_flag, check_size
 from ndstack.nn.networks.attention import AttentionState, DotProductAttention, StackAttention, check_dropout
 from ndstack.nn.networks.backbone import check_input
+from ndstack.nn.networks.dropout import Dropout
 from ndstack.nn.networks.padding import Lengths, check_lengths, padding_mask, reverse, without
 from ndstack.nn.networks.positions import sinusoidal_positions
 from ndstack.nn.networks.sequence_to_sequence import SequenceToSequence
@@ -111,8 +112,8 @@ class EncoderLayer(TransformerLayer):
             lengths: of the sequences, if they differ.
             padding: [B, n], which positions are padding, if any are.
         """
-        h = h + self.dropout(self._attend(self.attention_norm(h), lengths, padding))
-        encoded: Tensor = h + self.dropout(self.feedforward(self.feedforward_norm(h)))
+        h = self.dropout(self._attend(self.attention_norm(h), lengths, padding), h)
+        encoded: Tensor = self.dropout(self.feedforward(self.feedforward_norm(h)), h)
         return encoded
 
     def _attend(self, x: Tensor, lengths: list[int] | None, padding: Tensor | None) -> Tensor:
@@ -143,9 +144,9 @@ class DecoderLayer(TransformerLayer):
     ) -> tuple[Tensor, AttentionState | State]:
         """Return the outputs of the layer, [B, m, d_model], and the state of its self-attention."""
         attended, state = self.attention(self.attention_norm(h), state)
-        h = h + self.dropout(attended)
-        h = h + self.dropout(self.cross(self.cross_norm(h), *memory, visible))
-        return h + self.dropout(self.feedforward(self.feedforward_norm(h))), state
+        h = self.dropout(attended, h)
+        h = self.dropout(self.cross(self.cross_norm(h), *memory, visible), h)
+        return self.dropout(self.feedforward(self.feedforward_norm(h)), h), state
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -233,7 +234,7 @@ class EncoderDecoder(SequenceToSequence):
             for kind in decoder
         )
         self.encoder_norm, self.norm = torch.nn.LayerNorm(d_model), torch.nn.LayerNorm(d_model)
-        self.dropout = torch.nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def arguments(self) -> dict[str, object]:
         """Return the arguments that make the same network again."""

@@ -29,6 +29,7 @@ from ndstack.nn.networks.attention import (
     check_dropout,
 )
 from ndstack.nn.networks.backbone import Backbone, check_input
+from ndstack.nn.networks.dropout import Dropout
 from ndstack.nn.networks.padding import Lengths
 from ndstack.nn.networks.positions import sinusoidal_positions
 from ndstack.nn.networks.ragged import RaggedState
@@ -66,10 +67,10 @@ class TransformerLayer(torch.nn.Module):
         self.feedforward = torch.nn.Sequential(
             torch.nn.Linear(d_model, feedforward),
             torch.nn.ReLU(),
-            torch.nn.Dropout(dropout),
+            Dropout(dropout),
             torch.nn.Linear(feedforward, d_model),
         )
-        self.dropout = torch.nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self, h: Tensor, state: AttentionState | State | None = None
@@ -83,8 +84,8 @@ class TransformerLayer(torch.nn.Module):
         if torch.compiler.is_dynamo_compiling() and isinstance(self.attention, StackAttention):
             return untraced()(self.forward, h, state)
         attended, state = self.attention(self.attention_norm(h), state)
-        h = h + self.dropout(attended)
-        h = h + self.dropout(self.feedforward(self.feedforward_norm(h)))
+        h = self.dropout(attended, h)
+        h = self.dropout(self.feedforward(self.feedforward_norm(h)), h)
         return h, state
 
 
@@ -153,7 +154,7 @@ class Transformer(Backbone):
         )
         self._has_stack = any(isinstance(kind, Stack) for kind in layers)
         self.norm = torch.nn.LayerNorm(d_model)
-        self.dropout = torch.nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def arguments(self) -> dict[str, object]:
         """Return the arguments that make the same network again."""

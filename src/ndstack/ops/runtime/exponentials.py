@@ -62,9 +62,9 @@ def _within(x, low, high):
 
 @_loop
 def exp_each(values):
-    """e^x for every x of a contiguous float64 array; 0 below LOWEST, infinity above HIGHEST."""
+    """e^x for every x of a contiguous array; 0 below LOWEST, infinity above HIGHEST."""
     for j in range(values.size):
-        x = values[j]
+        x = np.float64(values[j])
         rest, power = _parts(_within(x, LOWEST, HIGHEST))
         y = power + power * rest
         y = y if x > LOWEST else 0.0
