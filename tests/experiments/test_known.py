@@ -128,6 +128,8 @@ def test_when_a_recorded_run_is_complete(small, tmp_path):
     )  # it has had all that the rule gives
     assert found(tables, trial, {}, measures=("text",)) is None
     assert found(tables, trial, {"test_perplexity": 100.0}, measures=("text",)) is not None
+    assert found(tables, trial, {"test_by_length": {}}) is None
+    assert found(tables, trial, {"test_by_length": {}, "test_accuracy": 0.5}) is not None  # a transduction
 
 
 def test_an_extended_run_and_one_with_snapshots_are_recognized(small, tmp_path):

@@ -103,7 +103,8 @@ class KnownRuns:
         views = self.tables.views.get(record.id)
         if trial.config.training.snapshots and (views is None or views.evolution is None):
             return False
-        found = {"test": bool(record.test_by_length), "text": record.test_perplexity is not None}
+        tested = bool(record.test_by_length) or record.test_accuracy is not None
+        found = {"test": tested, "text": record.test_perplexity is not None}
         return all(found[measure] for measure in measures)
 
 
