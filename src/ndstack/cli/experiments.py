@@ -134,7 +134,9 @@ def _engine(options: SweepOptions, folder: "SweepFolder") -> "Engine":
 
 def _run(planned: "list[Experiment]", scale: str, options: SweepOptions) -> None:
     from ndstack import experiments
+    from ndstack.experiments.claims.open_claims import check_claims
     from ndstack.experiments.display import choose_watcher
+    from ndstack.experiments.records import CLAIMS
 
     _check(options)
     assert options.out is not None
@@ -143,7 +145,8 @@ def _run(planned: "list[Experiment]", scale: str, options: SweepOptions) -> None
     folder = experiments.SweepFolder(options.out)
     engine = _engine(options, folder)  # first, because it refuses more processes than there is room for
     if options.known is not None:
-        folder.learn(experiments.Tables.read(options.known))
+        folder.learn(experiments.Tables.read(options.known), options.known / CLAIMS)
+    check_claims(folder, planned)
     portions, without = _portions(planned, scale, folder, options)
     title = f"{planned[0].name if len(planned) == 1 else f'{len(planned)} experiments'}, {scale}"
     summary = experiments.run_campaign(
