@@ -1,6 +1,7 @@
 """Sweeps that spend hours only where a verdict is open."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -22,7 +23,7 @@ from ndstack.experiments import (
     run_campaign,
     run_sweep,
 )
-from ndstack.experiments.claims import evidence
+from ndstack.experiments.claims import evidence, read_claims
 from ndstack.experiments.claims.open_claims import OpenClaims, check_claims
 from ndstack.settings.reading import merge
 
@@ -198,3 +199,17 @@ def test_the_command_takes_the_claims_beside_the_tables(tiny, claims, tmp_path):
     file.write_text(file.read_text().replace("C1", "C7"))
     result = CliRunner().invoke(app, [*command, "--known", str(tmp_path / "tables")])
     assert str(result.exception) == "tiny: there is no claim C7; expected one of C1 to C2"
+
+
+def test_every_claim_has_its_runs_in_the_campaign(tmp_path):
+    read = registry.read_experiments(Path(__file__).parents[2] / "results" / "campaign.toml")
+    check_claims(SweepFolder(tmp_path), read)
+    plain = [one for one in read if "stages" not in one.settings.get("training", {})]
+    for claim in read_claims():
+        mine = [one for one in plain if claim.id in one.claims]
+        have = {(model.label, place) for one in mine for model in one.models for place in one.all_languages()}
+        for part in claim.parts:
+            sides = {(label, place) for label in (*part.left, *part.right) for place in part.languages}
+            assert sides <= have, claim.id
+            if part.rule not in ("trend", "correlation"):  # for which some of the models are enough
+                assert {*part.left, *part.right} <= {label for label, _ in have}, claim.id
