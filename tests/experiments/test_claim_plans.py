@@ -205,6 +205,7 @@ def test_what_the_tables_do_not_say_is_assumed():
     assert (cost.seconds, cost.epochs) == (600.0, 30)
     tables = Tables.empty().with_run(*row(1, "tf+vrns-3-3-5", 0.3, seconds=30.0, epochs=50))
     tables = tables.with_run(*row(2, "tf+vrns-2-3-5", 0.3, seconds=20.0, epochs=60, language="count-3"))
+    tables = tables.with_run(*row(3, "not-installed-3", 0.3, seconds=1.0))
     cost = Costs(tables).of(trial.config, text=False)
     assert (cost.seconds, cost.epochs, cost.source) == (20.0, 60, "tf+vrns-2-3-5")
     other = trial.config.model_copy(update={"data": trial.config.data.model_copy(update={"train": 20})})

@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
+from ndstack.errors import NdstackError
 from ndstack.experiments.claims.evidence import is_settled
 from ndstack.experiments.records import Epoch, Record, Tables
 from ndstack.experiments.results import Finished
@@ -65,7 +66,7 @@ class Costs:
 
     def __init__(self, tables: Tables) -> None:
         runs = [one for one in tables.runs.values() if not one.stages and tables.curves.get(one.id)]
-        self._seen = [_see(one, tables.curves[one.id]) for one in runs]
+        self._seen = [_see(one, tables.curves[one.id]) for one in runs if _is_model(one.model)]
 
     def of(self, config: RunConfig, *, text: bool) -> Cost:
         """Return the cost of a run; `text` says whether it is on a corpus, which need not be given."""
@@ -117,6 +118,15 @@ def _size(config: RunConfig, text: bool) -> tuple[object, ...]:
     return (config.task, text) if text else (config.task, text, data.train, data.lengths, data.batch_size)
 
 
+def _is_model(name: str) -> bool:
+    """Return whether this is the name of a model; those of plug-ins that are not installed are not."""
+    try:
+        parse(name)
+    except NdstackError:
+        return False
+    return True
+
+
 def _family(model: str) -> tuple[bool, str]:
     name = parse(model)
     kind = "nondeterministic" if name.nondeterministic else "deterministic" if name.stack else "none"
@@ -138,7 +148,7 @@ def _nearest(seen: Sequence[_Seen], config: RunConfig, value: Callable[[_Seen], 
 
 
 def _states(name: ModelName) -> float:
-    return float(math.prod(name.sizes))
+    return float(max(1, math.prod(name.sizes)))
 
 
 def _apart(one: str, other: str) -> int:
