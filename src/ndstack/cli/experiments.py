@@ -15,7 +15,8 @@ from ndstack.cli.output import print_table
 from ndstack.errors import NdstackError
 
 if TYPE_CHECKING:
-    from ndstack.experiments import Engine, Experiment, Portion, SweepFolder
+    from ndstack.experiments import Engine, Experiment, Portion, SweepFolder, Tables
+    from ndstack.experiments.claims import Entry
     from ndstack.settings.reading import Table
 
 EXAMPLE_SENTENCES = 60
@@ -134,7 +135,9 @@ def _engine(options: SweepOptions, folder: "SweepFolder") -> "Engine":
 
 def _run(planned: "list[Experiment]", scale: str, options: SweepOptions) -> None:
     from ndstack import experiments
+    from ndstack.experiments.claims.open_claims import check_claims
     from ndstack.experiments.display import choose_watcher
+    from ndstack.experiments.records import CLAIMS
 
     _check(options)
     assert options.out is not None
@@ -143,7 +146,8 @@ def _run(planned: "list[Experiment]", scale: str, options: SweepOptions) -> None
     folder = experiments.SweepFolder(options.out)
     engine = _engine(options, folder)  # first, because it refuses more processes than there is room for
     if options.known is not None:
-        folder.learn(experiments.Tables.read(options.known))
+        folder.learn(experiments.Tables.read(options.known), options.known / CLAIMS)
+    check_claims(folder, planned)
     portions, without = _portions(planned, scale, folder, options)
     title = f"{planned[0].name if len(planned) == 1 else f'{len(planned)} experiments'}, {scale}"
     summary = experiments.run_campaign(
@@ -292,23 +296,39 @@ def gather(
     )
 
 
-@command("ndstack claims results", "ndstack claims results --out docs", "ndstack claims results --json")
+@command(
+    "ndstack claims results",
+    "ndstack claims results --out docs",
+    "ndstack claims results --plan",
+    "ndstack claims results --plan --json",
+)
 def claims(
     folder: Annotated[Path, typer.Argument(help="The tables that `ndstack gather` made.")],
     out: OutFolderIfGiven = None,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan", help="Show which runs the undecided claims need, and how many hours they take."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Decide the dissertation's empirical claims by the runs in the tables, each by a rule of its own.
 
-    With --out, the page claims.md and a picture for each claim. A file claims.toml in the folder takes the
-    place of the dissertation's claims.
+    With --out, the page claims.md and a picture for each claim. With --plan, the runs that undecided claims
+    need, the cheapest claim first, and processor hours by the times in the tables. A file claims.toml in the
+    folder takes the place of the dissertation's claims.
     """
-    from ndstack.experiments.claims import decide, read_claims, write_page
+    from ndstack.experiments.claims import claims_for, decide, write_page
     from ndstack.experiments.records import Tables
 
+    if plan and out is not None:
+        raise NdstackError("--plan and --out given, expected one of them: a plan is printed")
     tables = Tables.read(folder)
-    own = folder / "claims.toml"
-    chosen = read_claims(own if own.exists() else None)
+    chosen = claims_for(folder)
+    if plan:
+        _plan(decide(chosen, tables), tables, as_json)
+        return
     found = decide(chosen, tables) if out is None else write_page(chosen, tables, out)
     if as_json:
         print(json.dumps([{"claim": one.claim.id, "verdict": one.verdict} for one in found]))
@@ -316,6 +336,19 @@ def claims(
     print_table(
         ("claim", "verdict", ""), [(one.claim.id, one.verdict, one.claim.text) for one in found], right=None
     )
+
+
+def _plan(entries: "list[Entry]", tables: "Tables", as_json: bool) -> None:
+    """Print which runs undecided claims need."""
+    from ndstack.experiments.claims.plan import ABOUT, make_plan
+
+    steps = make_plan(entries, tables)
+    if as_json:
+        print(json.dumps([one.as_json() for one in steps]))
+        return
+    columns = ("claim", "runs", "hours", "in all", "missing")
+    print_table(columns, [one.row() for one in steps], unbroken={*columns[:4]})
+    print(ABOUT, end="")
 
 
 @command("ndstack zoo", "ndstack zoo list --json", "ndstack zoo add runs/reversal")

@@ -6,6 +6,7 @@ The format of the TOML files in `dissertation/`, and of those of users:
     title = "Two models on two languages"
     languages = ["dyck", "marked-reversal"]
     restarts = 3
+    claims = ["C3", "C4"]                 # optional: no run starts that none of these claims needs
 
     [[models]]
     label = "Sup."
@@ -58,6 +59,7 @@ from ndstack.settings.reading import Table, merge, read_toml
 from ndstack.training.material import check_language
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+ClaimName = Annotated[str, Field(pattern=r"^C[0-9]+$")]
 Selection = Literal["best", "setting", "all"]
 """The runs that represent a model on a language: the run with the lowest validation cross-entropy difference,
 the runs of the setting whose mean is lowest, or all runs."""
@@ -192,6 +194,9 @@ class Rules(SpecTable):
     """After a success, no further run of the group starts; if not given, all runs are made."""
     extend: Extend | None = None
     budget: Budget | None = None
+    claims: list[ClaimName] = []
+    """The claims for which the runs are made. A run starts only if one of them is undecided and needs it; if
+    none are given, all runs are made."""
 
 
 class Experiment(Rules):

@@ -93,7 +93,7 @@ def gather(
         with files.locked(out):
             tables = Tables.read(out) if is_tables(out) else Tables.empty()
             for run, origin in runs:
-                tables = _take(tables, run, origin, found)
+                tables = take_run(tables, run, origin, found)
             if found.added or found.updated or not is_tables(out):
                 tables.write(out)
     except OSError as error:
@@ -101,7 +101,7 @@ def gather(
     return found
 
 
-def _take(tables: Tables, run: Run, origin: Origin, found: Gathered) -> Tables:
+def take_run(tables: Tables, run: Run, origin: Origin, found: Gathered) -> Tables:
     """Return the tables with one more run, unless they already contain the same or more about it."""
     views = Views()
     record, curve = read_run(run, origin)

@@ -27,6 +27,8 @@ from ndstack.settings.reading import Table
 from ndstack.settings.run import RunConfig
 
 RUNS, CURVES, VIEWS = "runs.csv", "curves.csv", "views.json"
+CLAIMS = "claims.toml"
+"""The file beside the tables in which there may be claims other than the dissertation's."""
 Ended = Literal["converged", "epoch limit", "interrupted"]
 """Why a run ended. It has converged if it did not improve for as many epochs as its settings say; an
 interrupted run is not complete."""

@@ -1,10 +1,12 @@
 """Reports: figures as SVG and PNG, tables as Markdown and CSV, and one page with all of them."""
 
 import dataclasses
+from collections import Counter
 from pathlib import Path
 
 from ndstack import files, plotting
 from ndstack.experiments import estimate, figures, sheets
+from ndstack.experiments.claims.open_claims import OpenClaims
 from ndstack.experiments.experiment import PAPER, Experiment, Output
 from ndstack.experiments.groups import not_needed
 from ndstack.experiments.matching import runs_of
@@ -30,7 +32,7 @@ class Report:
     trials: int
     complete: int
     not_needed: int
-    """The number of trials that were not run because their group has ended."""
+    """The number of trials that were not run because their group has ended or no claim needs them."""
     known: int = 0
     """The number of complete trials that are known from tables of runs made elsewhere."""
 
@@ -87,10 +89,11 @@ def _of_sweep(folder: SweepFolder, out: Path) -> Report:
     parts: list[Section] = []
     labels: list[str] = []
     total = complete = known = left_out = 0
+    claims = OpenClaims(folder, [name for plan in plans for name in plan.experiment.claims])
     for plan in plans:
         trials, measures = expand(plan.experiment), measures_of(plan.experiment)
         runs = finished(folder, trials, measures, plan.experiment.extend)
-        reasons = not_needed(folder, trials, plan.experiment, measures)
+        reasons = _left_out(folder, trials, plan.experiment, claims)
         total, complete, left_out = total + len(trials), complete + len(runs), left_out + len(reasons)
         known += sum(one.run is None for one in runs)
         facts = _facts(folder, plan, trials, runs, reasons)
@@ -115,6 +118,19 @@ def _of_sweep(folder: SweepFolder, out: Path) -> Report:
     made = Report(out / "index.html", labels, total, complete, left_out, known)
     files.replace(made.index, render_page(name, f"{made.counts}.", parts))
     return made
+
+
+def _left_out(
+    folder: SweepFolder, trials: list[Trial], experiment: Experiment, claims: OpenClaims
+) -> dict[str, str]:
+    """Return the trials that are not needed, by the rules for restarts or for any claim, with reasons."""
+    measures = measures_of(experiment)
+    reasons = not_needed(folder, trials, experiment, measures)
+    for trial in trials if experiment.claims else ():
+        if trial.id not in reasons and folder.status(trial, measures, experiment.extend) == "waiting":
+            reason = claims.reason(trial, experiment)
+            reasons |= {} if reason is None else {trial.id: reason}
+    return reasons
 
 
 def _part(out: Path, name: str, output: Output, experiment: Experiment, runs: list[Finished]) -> Section:
@@ -173,6 +189,9 @@ def _facts(
         "time spent": _spent(runs),
         **_full_scale(folder, plan, trials),
     }
+    if reasons:
+        counts = Counter(reasons.values()).most_common()
+        facts["not needed"] = "; ".join(f"{count} ({reason})" for reason, count in counts)
     for key, values in _environments(runs).items():
         facts[key] = ", ".join(sorted(values))
     return facts

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import NoReturn
 
 from ndstack import files
+from ndstack.experiments.claims.open_claims import OpenClaims
 from ndstack.experiments.engines import Engine, Lost
 from ndstack.experiments.estimate import expect, expect_group, measure_paces
 from ndstack.experiments.experiment import Experiment, Rules
@@ -48,7 +49,7 @@ class Summary:
     given_up: dict[str, str] = dataclasses.field(default_factory=dict)
     """The trials that failed too often because of the machine, with messages."""
     not_needed: dict[str, str] = dataclasses.field(default_factory=dict)
-    """The trials that were not run because their group has ended, with reasons."""
+    """The trials that were not run because their group has ended or no claim needs them, with reasons."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +102,8 @@ def run_sweep(
         engine: the engine that runs them.
         measures: what is measured with each trained model.
         suites: a folder of syntactic-generalization suites.
-        rules: when groups end and which runs are extended; usually the experiment itself.
+        rules: when groups end, which runs are extended and for which claims they are made; usually the
+            experiment itself.
         retry_failed: whether trials that failed because of their settings are tried again.
         watcher: an object that is notified of progress.
     """
@@ -162,6 +164,7 @@ class _Driver:
         for portion in portions:
             groups = members(portion.trials)
             self.items += (_Item(trial, portion, groups[group_of(trial)]) for trial in portion.trials)
+        self.claims = OpenClaims(folder, [name for portion in portions for name in portion.rules.claims])
         self.summary = Summary()
         self.running: dict[str, _Item] = {}
         self.attempts: dict[str, int] = {}
@@ -242,14 +245,15 @@ class _Driver:
         return found
 
     def _left_out(self, item: _Item) -> bool:
-        """Return whether a waiting trial is not needed, because it is complete or its group has ended."""
+        """Return whether a waiting trial is complete, or not needed by the rules or for the claims."""
         status, portion = self._status(item), item.portion
         if self._settled(item, status):
             self.watcher.ended(item.trial, status, "")
             return True
         if status == "begun":
             return False
-        reason = not_needed(self.folder, item.group, portion.rules, portion.measures).get(item.trial.id)
+        ended = not_needed(self.folder, item.group, portion.rules, portion.measures)
+        reason = ended.get(item.trial.id) or self.claims.reason(item.trial, portion.rules)
         if reason is not None:
             self.summary.not_needed[item.trial.id] = reason
             self.watcher.ended(item.trial, "not needed", reason)
@@ -272,6 +276,7 @@ class _Driver:
             self.watcher.ended(trial, "failed", event.message)
         else:
             self.summary.done.append(trial)
+            self.claims.forget()
             self.watcher.ended(trial, "done", "")
 
     def _tick(self) -> None:
@@ -289,7 +294,8 @@ class _Driver:
         paces = measure_paces(self.folder, [*complete, *(item.trial for item in running)])
         total, groups = 0.0, dict[tuple[int, Group], list[tuple[int, float]]]()
         owners: dict[tuple[int, Group], _Item] = {}
-        items = [*running, *self.waiting, *(one for _, one in self.pausing)]
+        waiting = [one for one in self.waiting if self.claims.reason(one.trial, one.portion.rules) is None]
+        items = [*running, *waiting, *(one for _, one in self.pausing)]
         for item in {one.trial.id: one for one in reversed(items)}.values():  # a shared trial counts once
             expected = expect(paces, item.trial)
             if expected is None:

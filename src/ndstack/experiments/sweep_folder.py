@@ -24,7 +24,7 @@ from ndstack.errors import NdstackError
 from ndstack.experiments.experiment import Experiment, Extend
 from ndstack.experiments.identity import describe_stages, match_key
 from ndstack.experiments.jobs import FAILED, RESULT, Measure, is_done, more_epochs
-from ndstack.experiments.records import Record, Tables, is_tables
+from ndstack.experiments.records import CLAIMS, Record, Tables, is_tables
 from ndstack.experiments.trials import Trial
 from ndstack.settings.reading import Table, merge
 from ndstack.training import Run
@@ -155,15 +155,28 @@ class SweepFolder:
     @cached_property
     def known(self) -> KnownRuns:
         """The runs that were made elsewhere, in the tables of this folder."""
-        place = self.folder / "known"
-        return KnownRuns(Tables.read(place) if is_tables(place) else Tables.empty())
+        return KnownRuns(Tables.read(self.tables) if is_tables(self.tables) else Tables.empty())
 
-    def learn(self, tables: Tables) -> None:
-        """Copy tables to this folder, so that the complete runs in them count as complete trials."""
-        place = self.folder / "known"
+    @property
+    def tables(self) -> Path:
+        """The folder of the tables of runs that were made elsewhere."""
+        return self.folder / "known"
+
+    def learn(self, tables: Tables, claims: Path | None = None) -> None:
+        """Copy tables to this folder, so that the complete runs in them count as complete trials.
+
+        Args:
+            tables: the tables.
+            claims: a file of claims that takes the place of the dissertation's, if it exists.
+        """
+        place = self.tables
         try:
             place.mkdir(parents=True, exist_ok=True)
             tables.write(place)
+            if claims is not None and claims.is_file():
+                files.replace(place / CLAIMS, files.read_text(claims))
+            else:
+                (place / CLAIMS).unlink(missing_ok=True)
         except OSError as error:
             raise NdstackError(f"cannot write to {place}: {error.strerror or error}") from None
         self.__dict__.pop("known", None)
@@ -214,6 +227,10 @@ class SweepFolder:
         """Return the error of a trial that failed."""
         found = files.read_json_as(self.trial(trial) / FAILED, dict[str, str], "the error of a trial")
         return found.get("message", "")
+
+    def results(self) -> list[Path]:
+        """Return the results of all complete trials, also of those that were not asked for this time."""
+        return sorted((self.folder / "trials").glob(f"*/{RESULT}"))
 
     def run(self, trial: Trial) -> Run | None:
         """Return the run of a trial, or None if it has not started."""

@@ -22,7 +22,8 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, ValidationError
 
 from ndstack.errors import NdstackError, first_problem
-from ndstack.experiments.experiment import SpecTable
+from ndstack.experiments.experiment import ClaimName, SpecTable
+from ndstack.experiments.records import CLAIMS
 from ndstack.experiments.registry import find
 from ndstack.settings.reading import read_toml
 
@@ -81,7 +82,7 @@ class ClaimPart(SpecTable):
 class Claim(SpecTable):
     """One finding of the dissertation."""
 
-    id: Annotated[str, Field(pattern=r"^C[0-9]+$")]
+    id: ClaimName
     section: str
     text: str
     theirs: str = ""
@@ -97,7 +98,7 @@ class _File(SpecTable):
 def read_claims(path: Path | None = None) -> list[Claim]:
     """Return the claims of a file, by default those of the dissertation."""
     if path is None:
-        with resources.as_file(resources.files("ndstack.experiments.claims") / "claims.toml") as file:
+        with resources.as_file(resources.files("ndstack.experiments.claims") / CLAIMS) as file:
             return read_claims(file)
     source = str(path)
     try:
@@ -110,6 +111,12 @@ def read_claims(path: Path | None = None) -> list[Claim]:
         for part in claim.parts:
             _check(part, f"{source}, {claim.id}")
     return claims
+
+
+def claims_for(folder: Path) -> list[Claim]:
+    """Return the claims in `claims.toml` of a folder of tables; if it has none, the dissertation's."""
+    own = folder / CLAIMS
+    return read_claims(own if own.exists() else None)
 
 
 def _check(part: ClaimPart, source: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ndstack.experiments.claims.claim import Claim, ClaimPart
 from ndstack.experiments.claims.evidence import Side
-from ndstack.experiments.claims.rules import Answer, Outcome, apply
+from ndstack.experiments.claims.rules import Answer, Outcome, apply, compared
 from ndstack.experiments.matching import runs_of
 from ndstack.experiments.records import Tables
 from ndstack.experiments.registry import find
@@ -20,6 +20,13 @@ class Decided:
     language: str
     sides: tuple[Side, ...]
     outcomes: tuple[Outcome, ...]
+
+    @property
+    def open(self) -> list[tuple[Side, ...]]:
+        """The sides of each case that is not decided."""
+        count = len(self.part.left)
+        cases = compared(self.part, self.sides[:count], self.sides[count:])
+        return [sides for sides, one in zip(cases, self.outcomes, strict=True) if one.answer is None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +46,26 @@ class Entry:
         """The answers in all cases; a part that has to hold generally has one answer for all of its cases."""
         found: list[Answer | None] = []
         for part in self.claim.parts:
-            mine = [
-                one.answer for decided in self.decided if decided.part is part for one in decided.outcomes
-            ]
-            found += [_generally(mine)] if part.generally else mine
+            found += self._answers_of(part)
         return found
+
+    def _answers_of(self, part: ClaimPart) -> list[Answer | None]:
+        mine = [one.answer for decided in self.decided if decided.part is part for one in decided.outcomes]
+        return [_generally(mine)] if part.generally else mine
+
+    @property
+    def open_cases(self) -> list[tuple[ClaimPart, tuple[Side, ...]]]:
+        """The sides of each case whose answer could still change the verdict; none if it is decided."""
+        if self.is_decided:
+            return []
+        parts = [part for part in self.claim.parts if None in self._answers_of(part)]
+        return [
+            (part, sides)
+            for part in parts
+            for decided in self.decided
+            if decided.part is part
+            for sides in decided.open
+        ]
 
     @property
     def verdict(self) -> str:

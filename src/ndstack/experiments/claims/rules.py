@@ -45,6 +45,15 @@ def apply(part: ClaimPart, left: Sequence[Side], right: Sequence[Side]) -> list[
     return [PAIRS[part.rule](part, one, other) for one in left for other in right]
 
 
+def compared(part: ClaimPart, left: Sequence[Side], right: Sequence[Side]) -> list[tuple[Side, ...]]:
+    """Return the sides on which each outcome of `apply` depends, in the same order."""
+    if part.rule in WHOLE:
+        return [(*left, *right)]
+    if part.rule in ALONE:
+        return [(side,) for side in left]
+    return [(one, other) for one in left for other in right]
+
+
 def solves(part: ClaimPart, side: Side) -> Outcome:
     """Decide whether some run has solved the language; no, if enough runs ended without success."""
     counted, failed = len(side.counted), len(side.settled)
