@@ -50,6 +50,7 @@ def test_equation(dtype, batch, n, heads, size, rate, scale, seed):
         torch.testing.assert_close(mine / size, expected / size, rtol=0, atol=10 * TOLERANCE[dtype])
 
 
+@pytest.mark.compiled
 def test_gradients_are_those_of_finite_differences():
     seeds, parts = make_seeds(0.3), torch.randn(2, 6, 3, 2, 3, dtype=torch.float64).requires_grad_()
     assert torch.autograd.gradcheck(lambda given: cpu._Attention.apply(given, seeds), parts)
@@ -133,6 +134,7 @@ def test_the_layer_takes_its_random_numbers_from_torch():
     assert torch.equal(layer.eval()(x)[0], layer(x)[0])
 
 
+@pytest.mark.compiled
 def test_the_mean_over_dropout_is_the_output_without_it():
     layer, x = DotProductAttention(8, 2, dropout=0.3).double(), torch.randn(1, 10, 8, dtype=torch.float64)
     torch.manual_seed(0)
@@ -143,6 +145,7 @@ def test_the_mean_over_dropout_is_the_output_without_it():
     assert ((drawn.mean(0) - expected).abs() < 5 * error + 1e-9).all()
 
 
+@pytest.mark.compiled
 def test_threads_change_nothing(monkeypatch):
     from ndstack.ops.runtime import threads
 

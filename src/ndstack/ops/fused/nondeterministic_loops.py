@@ -19,7 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ndstack.ops.lstm.loops import controller_step, controller_step_backward
-from ndstack.ops.nondeterministic.cpu.backward import Adjoint, backward_step, gather, make_later
+from ndstack.ops.nondeterministic.cpu.backward import (
+    Adjoint,
+    backward_step,
+    clear_columns,
+    gather,
+    make_later,
+)
 from ndstack.ops.nondeterministic.cpu.forward import (
     Past,
     Shape,
@@ -242,7 +248,7 @@ def backward(
     rows = make_rows(shape, times, trace.vectors.shape[2], past.chart)
     later = make_later(shape, start, times - 1, older, past.chart)
     galpha = np.zeros(shape.states * shape.symbols)
-    room = work, rows, later, galpha, np.zeros((0, 0), past.chart.dtype)
+    room = work, rows, later, galpha, np.zeros((0, 0), past.chart.dtype), carried
     for b in range(lo, hi):
         if past.lost[b, 0] == math.inf:
             _fill_gradients(out, adjoint, older, b, 0.0)
@@ -273,7 +279,6 @@ def _fill_gradients(out, adjoint, older, b, value):
 def _clear_gradients(adjoint, carried, rows, given, out, b):
     """Before the last step of a sequence nothing is known but what is given."""
     if not carried:
-        fill(adjoint.chart[0], 0, adjoint.chart.shape[1], 0)
         fill(adjoint.alpha[0], 0, adjoint.alpha.shape[1], 0)
     fill(out[2][b], 0, out[2].shape[1], 0)
     copy(given[2][b], out[3][b])
@@ -287,7 +292,7 @@ def _clear_gradients(adjoint, carried, rows, given, out, b):
 def _backward(
     shape, past, adjoint, row, b, start, net, first, normalized, by_state, trace, given, out, room
 ):  # fmt: skip
-    work, rows, later, galpha, no_attention = room
+    work, rows, later, galpha, no_attention, carried = room
     ghiddens, greadings, _, gactions, _ = given
     ggates, gcontrols, ghidden, gcell, greading, gall = out
     A, m, one = trace.actions.shape[2], trace.vectors.shape[2], greadings.dtype.type(1)
@@ -300,6 +305,8 @@ def _backward(
         t, gcontrol, vector = start + n + 1, gcontrols[b, n], trace.vectors[b, start + n + 1]
         if greadings.shape[1] > 0:
             add_scaled(one, greadings[b, n], passed[2])
+        if not carried:
+            clear_columns(shape, back, t)
         show_back(shape, own, back, t, by_state, rows, work, trace.readings[b, n], passed[2], galpha)
         push, replace, pop = split(shape, trace.actions[b, n])
         written = split(shape, gcontrol[:A])

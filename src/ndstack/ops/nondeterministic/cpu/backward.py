@@ -121,6 +121,16 @@ def make_later(shape, begin, end, older, like):
 
 
 @kernel
+def clear_columns(shape, adjoint, t):
+    """G_t = 0, the zeros between columns included.
+
+    It is done step by step, when the columns are about to be read, since a chart may not fit the caches.
+    """
+    first = shape.start[t]
+    fill(adjoint.chart, first, first + shape.states * shape.symbols * shape.stride[t], 0)
+
+
+@kernel
 def gather(shape, adjoint, later, t, work):
     """Add to G_t all that steps t+1, t+2, ... of the call say about it."""
     Q, S = shape.states, shape.symbols

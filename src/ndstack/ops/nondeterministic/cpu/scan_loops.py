@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from ndstack.ops.nondeterministic.cpu.backward import Adjoint, backward_step, make_later
+from ndstack.ops.nondeterministic.cpu.backward import Adjoint, backward_step, clear_columns, make_later
 from ndstack.ops.nondeterministic.cpu.forward import (
     Past,
     begin,
@@ -133,13 +133,13 @@ def _backward(shape, past, adjoint, b, start, actions, outputs, grad_outputs, gr
     reading, attention = outputs
     greading, gattention = grad_outputs
     own, back = past_of(past, b), Adjoint(adjoint.chart[0], adjoint.alpha[0])
-    fill(back.chart, 0, back.chart.size, 0)
     fill(back.alpha, 0, back.alpha.size, 0)
     for n in range(actions.shape[1] - 1, -1, -1):
         t = start + n + 1
         att = attention[b, n] if gattention.size > 0 else none
         gatt = gattention[b, n] if gattention.size > 0 else none
         reading_gradient(reading[b, n], greading[b, n], att, gatt, grad_alpha)
+        clear_columns(shape, back, t)
         push, replace, pop = split(shape, actions[b, n])
         written = split(shape, grads[b, n])
         backward_step(shape, own, back, later, t, push, replace, pop, grad_alpha, gatt, written, work)
