@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
+from ndstack.nn import StackRNN
 from ndstack.nn.fused import FusedLSTM, LSTMWeights, run_lstm, step_lstm
-from ndstack.stacks import Stack, Superposition
+from ndstack.nn.fused.nondeterministic import NondeterministicLSTM
+from ndstack.stacks import Nondeterministic, Stack, Superposition
 from tests.stacks.every import every_stack, sequence, tensors
 
 
@@ -128,3 +131,38 @@ def test_errors_of_an_lstm() -> None:
     elsewhere = weights._replace(control_bias=weights.control_bias.to("meta"))
     with pytest.raises(NdstackError, match="the controller is on meta, but the stack on cpu"):
         step_lstm(stack, inputs[:, 0], elsewhere, memory, state)
+
+
+@pytest.mark.parametrize("size", [None, 3])
+def test_a_carried_chart_that_float32_cannot_continue(
+    size: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first call lost in float32 matters in the second, which needs the chart in float64."""
+    formats = []
+    run = NondeterministicLSTM._run_in_float64
+
+    def noted(*given: Any) -> Any:
+        formats.append("float64")
+        return run(*given)
+
+    monkeypatch.setattr(NondeterministicLSTM, "_run_in_float64", noted)
+    for seed, scale in ((0, 80), (7, 80), (2, 160), (6, 160)):
+        torch.manual_seed(seed)
+        net, x = StackRNN(3, 6, Nondeterministic(2, 3, size)), torch.randn(4, 40, 3)
+        assert net.actions is not None
+        with torch.no_grad():
+            net.actions.weight *= scale
+        first, state = net(x[:, :20])
+        second, _ = net(x[:, 20:], state)
+        wide = copy.deepcopy(net).double()
+        expected, _ = wide(x.double())
+        torch.testing.assert_close(torch.cat([first, second], 1).double(), expected, rtol=0, atol=2e-5)
+        net.zero_grad()
+        second.square().sum().backward()
+        expected[:, 20:].square().sum().backward()
+        for one, other in zip(net.parameters(), wide.parameters(), strict=True):
+            assert one.grad is not None
+            assert other.grad is not None
+            limit = 2e-3 * max(1.0, other.grad.abs().max().item())  # noise, times 80 or 160 at each step
+            torch.testing.assert_close(one.grad.double(), other.grad, rtol=0, atol=limit)
+    assert len(formats) >= 1

@@ -21,6 +21,7 @@ from ndstack.ops.nondeterministic import (
     next_format,
     redo,
     run_fused,
+    run_steps,
     start_chart,
     start_device_chart,
     warn_of_loss,
@@ -91,7 +92,8 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
         )
         untrusted = state.complete and not done.trusted.all()
         if untrusted and state.time:
-            return super().run(stack, inputs, weights, lstm_state, state)
+            run = next_format(dtype, self._run_in_float64, super().run)
+            return run(stack, inputs, weights, lstm_state, state)
         after: Chart | None = done.chart
         parts = (done.hidden, done.readings, done.last_cell, done.actions, done.vectors)
         results = tuple(part.to(inputs.dtype) for part in parts[: 4 if stack.vector_size is None else 5])
@@ -111,6 +113,24 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
             state.time + inputs.shape[1],
         )
         return LSTMRun(hidden, readings, (hidden[:, -1], cell), new)
+
+    def _run_in_float64(
+        self,
+        stack: Stack[NondeterministicState],
+        inputs: Tensor,
+        weights: LSTMWeights,
+        lstm_state: LSTMState,
+        state: NondeterministicState,
+    ) -> LSTMRun[NondeterministicState]:
+        """Continue a chart in float64, for which the steps before this run are made again.
+
+        What they lost in float32 may have been too little to matter then, and matter now.
+        """
+        assert isinstance(stack, Nondeterministic)
+        setting = stack.setting()._replace(backend="cpu", attend=False)
+        past = join_history(state.history, setting, state.batch_size, state.time)
+        chart = run_steps(setting, None, 0, (), past.double()).chart
+        return self.run(stack, inputs, weights, lstm_state, dataclasses.replace(state, chart=chart))
 
     def _run_on_device(
         self,
