@@ -19,9 +19,13 @@ from ndstack.ops.runtime.lazy import LazyModule
 from ndstack.ops.runtime.threads import share
 
 if TYPE_CHECKING:
-    from ndstack.ops.nondeterministic.cpu import log_loops
+    from ndstack.ops.nondeterministic.cpu import log_loops, log_pops
 else:
     log_loops = LazyModule("ndstack.ops.nondeterministic.cpu.log_loops")
+    log_pops = LazyModule("ndstack.ops.nondeterministic.cpu.log_pops")
+
+POPS = "bikqxuy,bkuyr->biqxry"
+"""The equation of the pop rule in `reference`; its left factor, most of the chart, is zero unless i < k."""
 
 _COST = 16
 """About how many multiply-adds take as long as one exponential."""
@@ -67,6 +71,8 @@ class _CompiledLog(Log):
     """As `Log`, for tensors in float64 on a CPU; every dimension that is not summed is in the output."""
 
     def einsum(self, equation: str, left: Tensor, right: Tensor) -> Tensor:
+        if equation == POPS and log_pops.fits(left, right):
+            return log_pops.pops(left, right)
         plan = _plan(equation)
         first, second = left.permute(plan.left), right.permute(plan.right)
         batch, inner = first.shape[: plan.batch], first.shape[plan.batch + plan.rows :]
