@@ -17,7 +17,14 @@ def _call(function: Callable[..., _Result], *arguments: object, **options: objec
     return function(*arguments, **options)
 
 
+def _ask(function: Callable[..., _Result], *arguments: object, **options: object) -> _Result:
+    return function(*arguments, **options)
+
+
 call: Call = torch.compiler.disable(  # type: ignore[no-untyped-call]
     _call, reason="the operations of stacks are compiled already, by numba"
 )
 """Call a function as it is, and everything that it calls."""
+
+constant: Call = torch.compiler.assume_constant_result(_ask)  # type: ignore[no-untyped-call]
+"""Call a function while the graph is made; what it returns is part of the graph."""
