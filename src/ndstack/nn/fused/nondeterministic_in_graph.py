@@ -17,8 +17,9 @@ from ndstack.nn.fused.nondeterministic import NondeterministicLSTM
 from ndstack.ops import fused
 from ndstack.ops.lstm import LSTMWeights
 from ndstack.ops.nondeterministic import start_chart
+from ndstack.ops.runtime import in_graph
 from ndstack.ops.runtime.autograd import Gradients
-from ndstack.ops.runtime.in_graph import Kept, Shape, apart
+from ndstack.ops.runtime.in_graph import Kept, Shape
 from ndstack.stacks import Nondeterministic
 
 
@@ -67,20 +68,16 @@ class _FreshRun:
         )
         if done.trusted.all():
             return kept, (done.hidden, done.readings, done.last_cell, done.actions)
-        recorded = apart(lambda: _run(stack, given))
+        recorded = in_graph.apart(lambda: _run(stack, given))
         return recorded, tuple(output.detach().clone() for output in recorded.outputs)
 
     def backward(self, kept: object, grads: Sequence[Tensor]) -> Gradients:
         if isinstance(kept, _Recorded):
-            return apart(
+            return in_graph.apart(
                 lambda: torch.autograd.grad(kept.outputs, kept.given, list(grads), retain_graph=True)
             )
         assert isinstance(kept, Kept)
-        # Readings and actions are seldom used. Without derivatives by them there is less to do.
-        hidden, readings, cell, actions = (
-            grad if index in (0, 2) or grad.any() else None for index, grad in enumerate(grads)
-        )
-        return fused.nondeterministic.gradients(kept, hidden, readings, cell, actions)
+        return fused.nondeterministic.gradients(kept, *grads)
 
 
 def _run(stack: Nondeterministic, given: Sequence[Tensor]) -> _Recorded:

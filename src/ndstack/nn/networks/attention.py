@@ -187,7 +187,8 @@ class StackAttention(Attention[State]):
         alone = state is None and value is None
         if not (alone or (state is x and value is x)) or any(mask is not None for mask in masks):
             return False
-        return graphs.fits(x, self.d_model) and constant()(graphs.attention, self, x.dtype)
+        ready = constant()(graphs.attention, self)  # first, since whatever else is asked has to be guarded
+        return ready and graphs.fits(x, self.d_model, self.actions.weight)
 
     def _read_in_graph(self, x: Tensor) -> tuple[Tensor, State]:
         """Return what `forward` does from the start, without masks."""

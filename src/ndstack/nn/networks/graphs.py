@@ -9,7 +9,7 @@ network carries the one in which its LSTM has them, until its controller is repl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -25,11 +25,18 @@ if TYPE_CHECKING:
     from ndstack.nn.networks.recurrent import Recurrent
 
 
-def fits(x: object, size: int) -> TypeGuard[Tensor]:
-    """Return whether compiled operations can read an input that torch traces: [B, n, size], not empty."""
+def fits(x: object, size: int, weight: Tensor) -> bool:
+    """Return whether compiled operations can read an input that torch traces.
+
+    Args:
+        x: which should be [B, n, size], with n > 1, and of the weights' dtype.
+        size: how many numbers there should be at each position.
+        weight: one of the layer's weights.
+    """
     return (
         isinstance(x, Tensor)
         and enters_graph(x)
+        and x.dtype == weight.dtype
         and x.dim() == 3
         and x.shape[0] > 0
         and x.shape[1] > 1
@@ -37,34 +44,36 @@ def fits(x: object, size: int) -> TypeGuard[Tensor]:
     )
 
 
-def recurrent(network: Recurrent, dtype: torch.dtype) -> bool:
+def recurrent(network: Recurrent) -> bool:
     """Return whether a network, as it is now, can be part of a graph, and let it carry its LSTM's weights.
 
-    It is called while the graph is made, and not traced.
-
-    Args:
-        network: which is not what `torch.compile` was given: alone it would not gain from a graph.
-        dtype: of its input.
+    It is called while the graph is made, and not traced. A network that was itself given to `torch.compile`
+    is not part of one, since it would gain nothing.
     """
     stack, controller = network.stack, network.controller
-    if stack is None or not network.in_one_operation or not find("lstm", stack).enters_graphs(stack):
+    if (
+        not _plain(network)
+        or stack is None
+        or not network.in_one_operation
+        or not find("lstm", stack).enters_graphs(stack)
+    ):
         return False
     layers = [layer for layer in (controller, network.actions, network.pushed) if layer is not None]
     if not all(type(layer) in (torch.nn.LSTM, torch.nn.Linear) for layer in layers):
         return False
     network.held = controller._parameters
-    return _plain(network, dtype)
+    return True
 
 
-def attention(layer: StackAttention, dtype: torch.dtype) -> bool:
+def attention(layer: StackAttention) -> bool:
     """Return whether a layer of stack attention, as it is now, can be part of a graph; as `recurrent`."""
-    return layer.stack.scans_in_graphs and not unmodified.hooked(layer.stack) and _plain(layer, dtype)
+    return layer.stack.scans_in_graphs and not unmodified.hooked(layer.stack) and _plain(layer)
 
 
-def _plain(network: torch.nn.Module, dtype: torch.dtype) -> bool:
+def _plain(network: torch.nn.Module) -> bool:
     """Return whether a network is part of another one, and has ordinary parameters that stay in place."""
     if torch_internals.traced_alone(network) or transformed() or sharding():
         return False
-    return all(
-        type(weight) is torch.nn.Parameter and weight.dtype == dtype for weight in network.parameters()
-    )
+    weights = list(network.parameters())
+    plain = all(type(weight) is torch.nn.Parameter for weight in weights)
+    return plain and len({weight.dtype for weight in weights}) == 1

@@ -60,10 +60,10 @@ class Recurrent(Backbone):
     held: dict[str, Any] | None = None
     """The weights of the controller, for graphs of `torch.compile`; None if it has been replaced."""
 
-    def __setattr__(self, name: str, value: object) -> None:
+    def __setattr__(self, name: str, value: Any) -> None:
         if name == "controller":
             self.__dict__.pop("held", None)
-        super().__setattr__(name, value)  # type: ignore[arg-type]
+        super().__setattr__(name, value)
 
     def __init__(
         self,
@@ -176,17 +176,17 @@ class Recurrent(Backbone):
 
     def _enters_graph(self, x: object, state: NetworkState | None, lengths: Lengths | None) -> bool:
         """Return whether `torch.compile`, which is tracing, makes this call a part of its graph."""
-        if self.stack is None or state is not None or lengths is not None:
-            return False
-        return graphs.fits(x, self.input_size) and constant()(graphs.recurrent, self, x.dtype)
+        if state is not None or lengths is not None or not constant()(graphs.recurrent, self):
+            return False  # this is asked first, since whatever else is asked has to be guarded
+        assert self.actions is not None
+        return graphs.fits(x, self.input_size, self.actions.weight)
 
     def _read_in_graph(self, x: Tensor) -> tuple[Tensor, RNNState]:
         """Do what `_read` does from the start."""
         assert self.stack is not None
         assert self.held is not None
-        pair = find("lstm", self.stack)
-        gates, weights = self._gates(x, *self.held.values())
-        hidden, readings, (last, cell), stack = pair.run_in_graph(self.stack, gates, weights)
+        given = self.stack, *self._gates(x, *self.held.values())
+        hidden, readings, (last, cell), stack = find("lstm", self.stack).run_in_graph(*given)
         return self._shown(x, hidden, readings), RNNState((last,), (cell,), stack)
 
     def _read_ragged(

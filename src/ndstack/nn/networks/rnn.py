@@ -219,7 +219,7 @@ class StackRNN(Recurrent):
         return output.transpose(0, 1), state
 
     def _enters_graph(self, x: object, state: NetworkState | None, lengths: Lengths | None) -> bool:
-        if isinstance(x, Tensor) and x.dim() == 3 and not self.batch_first:
+        if not self.batch_first and isinstance(x, Tensor) and x.dim() == 3:
             x = x.transpose(0, 1)
         return super()._enters_graph(x, state, lengths)
 

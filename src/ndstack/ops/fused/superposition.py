@@ -16,7 +16,7 @@ from ndstack.ops.runtime.autograd import (
     in_own_precision,
     refuse_second_derivatives,
 )
-from ndstack.ops.runtime.in_graph import Kept, Shape
+from ndstack.ops.runtime.in_graph import Kept, Shape, least
 from ndstack.ops.runtime.stack_step import NO_LIMIT
 from ndstack.ops.runtime.threads import share
 
@@ -133,7 +133,7 @@ class _FreshRun:
             (batch, n, units),
             (batch, n, size),
             (batch, units),
-            (batch, stacks, n if depth == NO_LIMIT else min(n, depth), size // stacks),
+            (batch, stacks, n if depth == NO_LIMIT else least(n, depth), size // stacks),
         ]
 
     def forward(

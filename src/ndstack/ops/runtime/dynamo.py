@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -21,10 +21,10 @@ def _ask(function: Callable[..., _Result], *arguments: object, **options: object
     return function(*arguments, **options)
 
 
-call: Call = torch.compiler.disable(  # type: ignore[no-untyped-call]
-    _call, reason="the operations of stacks are compiled already, by numba"
-)
+_compiler: Any = torch.compiler  # parts of which have no types
+
+call: Call = _compiler.disable(_call, reason="the operations of stacks are compiled already, by numba")
 """Call a function as it is, and everything that it calls."""
 
-constant: Call = torch.compiler.assume_constant_result(_ask)  # type: ignore[no-untyped-call]
+constant: Call = _compiler.assume_constant_result(_ask)
 """Call a function while the graph is made; what it returns is part of the graph."""

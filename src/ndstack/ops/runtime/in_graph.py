@@ -9,8 +9,6 @@ The forward pass leaves what the backward pass needs on its last output, the tic
 that was copied on the way (`torch.autograd.graph.save_on_cpu`) has lost it, and the forward pass is made
 again. What is on a ticket may be memory of outputs, so the backward pass is given the outputs, too: the
 compiler does not use their memory for something else before that.
-
-`tracing` imports this module when it is first needed.
 """
 
 from __future__ import annotations
@@ -28,6 +26,7 @@ from ndstack.ops.runtime.autograd import Context, Gradients, Operation
 
 Shape = tuple[int, ...]
 _Result = TypeVar("_Result")
+_KEPT = "ndstack_kept"  # the attribute of a ticket
 
 
 class Kept(Context):
@@ -77,7 +76,7 @@ def _forward(name: str, numbers: list[int], given: list[Tensor], record: bool) -
     kept, outputs = _passes(name).forward(record, numbers, given)
     ticket = given[0].new_empty(0)
     if record:
-        ticket.ndstack_kept = kept  # type: ignore[attr-defined]
+        setattr(ticket, _KEPT, kept)
     return [*outputs, ticket]
 
 
@@ -95,7 +94,7 @@ def _backward(
     grads: list[Tensor],
 ) -> list[Tensor]:
     passes = _passes(name)
-    kept = getattr(ticket, "ndstack_kept", None)
+    kept = getattr(ticket, _KEPT, None)
     if kept is None:
         kept, _ = passes.forward(True, numbers, given)
     found = zip(passes.backward(kept, grads), given, strict=True)
@@ -113,7 +112,8 @@ def _fake_backward(
     return [tensor.new_empty(tensor.shape) for tensor in given]
 
 
-_library: Any = torch.library.Library("ndstack", "DEF")  # type: ignore[no-untyped-call]
+_of_torch: Any = torch  # parts of which have no types
+_library = _of_torch.library.Library("ndstack", "DEF")
 _given = "str name, int[] numbers, Tensor[] given"
 for _schema, _kernel, _fake in (
     (f"forward({_given}, bool record) -> Tensor[]", _forward, _fake_forward),
@@ -153,6 +153,12 @@ def call(name: str, numbers: tuple[int, ...], *given: Tensor) -> tuple[Tensor, .
     record = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
     outputs: tuple[Tensor, ...] = _Call.apply(name, numbers, record, *given)
     return outputs
+
+
+def least(one: int, other: int) -> int:
+    """Return the smaller of two sizes, one of which may be unknown while a graph is made."""
+    found: int = _of_torch.sym_min(one, other)
+    return found
 
 
 def apart(work: Callable[[], _Result]) -> _Result:

@@ -1,9 +1,10 @@
 """What happens when torch traces or transforms the operations of stacks.
 
-`torch.compile` calls these operations as they are, between the graphs that it makes of everything else: they
-are compiled already, and numba's compiler must not be traced. Only steps of stacks of fixed capacity are
-traced. `torch.export` records operations of torch, which the portable backend consists of. `torch.jit` and,
-for nondeterministic stacks, the transforms of `torch.func` are refused in one line.
+`torch.compile` calls these operations as they are, since they are compiled already, and numba's compiler must
+not be traced: inside the graph that it makes of everything else, where `in_graph` can do that, or between two
+graphs. Only steps of stacks of fixed capacity are traced. `torch.export` records operations of torch, which
+the portable backend consists of. `torch.jit` and, for nondeterministic stacks, the transforms of `torch.func`
+are refused in one line.
 """
 
 from __future__ import annotations

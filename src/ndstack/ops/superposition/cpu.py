@@ -21,7 +21,7 @@ from ndstack.ops.runtime.addresses import (
     written,
 )
 from ndstack.ops.runtime.autograd import Context, Gradients, Operation, refuse_second_derivatives
-from ndstack.ops.runtime.in_graph import Kept, Shape
+from ndstack.ops.runtime.in_graph import Kept, Shape, least
 from ndstack.ops.runtime.stack_step import NO_LIMIT, addresses_of_given, room_for_gradients
 from ndstack.ops.runtime.threads import share
 from ndstack.ops.superposition import loops as compiled
@@ -124,7 +124,7 @@ class _ScanInGraph:
 
     def shapes(self, numbers: Sequence[int], given: Sequence[Tensor]) -> list[Shape]:
         (depth, _, only_readings), (lines, start, _), (_, n, m) = numbers, given[0].shape, given[2].shape
-        end = start + n if depth == NO_LIMIT else min(start + n, depth)
+        end = start + n if depth == NO_LIMIT else least(start + n, depth)
         return [(lines, n, m), (lines, 1 if only_readings else end, m)]
 
     def forward(
