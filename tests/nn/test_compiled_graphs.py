@@ -179,6 +179,9 @@ def test_sequences_that_float32_is_too_narrow_for(monkeypatch):
     found = derivatives(module, compiled(module), x)
     assert len(calls) == 2  # forwards and backwards
     torch.testing.assert_close(found, derivatives(module, module, x), rtol=1e-3, atol=1e-3)
+    with torch.inference_mode():
+        torch.testing.assert_close(compiled(module)(x), module(x), rtol=1e-3, atol=1e-3)
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize("name", ["rns", "sup", "strat", "attention, sup", "attention, strat"])

@@ -68,7 +68,10 @@ class _FreshRun:
         )
         if done.trusted.all():
             return kept, (done.hidden, done.readings, done.last_cell, done.actions)
-        recorded = in_graph.apart(lambda: _run(stack, given))
+        if not record:
+            with torch.no_grad():
+                return kept, _run(stack, given)
+        recorded = in_graph.apart(lambda: _recorded(stack, given))
         return recorded, tuple(output.detach().clone() for output in recorded.outputs)
 
     def backward(self, kept: object, grads: Sequence[Tensor]) -> Gradients:
@@ -80,14 +83,20 @@ class _FreshRun:
         return fused.nondeterministic.gradients(kept, *grads)
 
 
-def _run(stack: Nondeterministic, given: Sequence[Tensor]) -> _Recorded:
+def _recorded(stack: Nondeterministic, given: Sequence[Tensor]) -> _Recorded:
+    """Run a whole sequence so that it can be differentiated."""
+    leaves = [tensor.detach().requires_grad_() for tensor in given]
+    return _Recorded(leaves, _run(stack, leaves))
+
+
+def _run(stack: Nondeterministic, given: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Run a whole sequence as it is without a graph."""
-    inputs, *weights = leaves = [tensor.detach().requires_grad_() for tensor in given]
+    inputs, *weights = given
     nothing = inputs.new_zeros(inputs.shape[0], inputs.shape[2] // 4)
     start = stack.start(inputs.shape[0], dtype=inputs.dtype)
     done = NondeterministicLSTM().run(stack, inputs, LSTMWeights(*weights), (nothing, nothing), start)
     (actions,) = done.state.history
-    return _Recorded(leaves, (done.hidden, done.readings, done.lstm_state[1], actions))
+    return done.hidden, done.readings, done.lstm_state[1], actions
 
 
 passes = _FreshRun()
