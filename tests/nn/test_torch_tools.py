@@ -47,6 +47,15 @@ def by_steps(network, x):
         outputs.append(output)
     return torch.cat(outputs, dim=1)
 
+class Around(torch.nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.before, self.layer, self.after = torch.nn.Linear(4, 4), layer, torch.nn.Linear(layer.d_model, 3)
+
+    def forward(self, x):
+        hidden, _ = self.layer(torch.nn.functional.gelu(self.before(x)))
+        return self.after(torch.nn.functional.gelu(hidden))
+
 torch.manual_seed(0)
 x = torch.randn(2, 3, 4)
 for make in (lambda: Nondeterministic(2, 2), lambda: Nondeterministic(2, 2, 3), lambda: Superposition(3),
@@ -54,6 +63,10 @@ for make in (lambda: Nondeterministic(2, 2), lambda: Nondeterministic(2, 2, 3), 
     same(StackRNN(4, 5, make()), lambda network: network(x)[0], sys.argv[1])
     same(StackRNN(4, 5, make(), controller="gru"), lambda network: by_steps(network, x), "aot_eager")
     same(StackAttention(4, make()), lambda network: network(x)[0], "aot_eager")
+for layer in (StackRNN(4, 5, Nondeterministic(2, 2)), StackRNN(4, 5, Superposition(3)),
+              StackAttention(4, Stratification(3))):
+    layer.d_model = getattr(layer, "d_model", 5)
+    same(Around(layer), lambda network: network(x), sys.argv[1])
 stacked = Transformer(4, ["attention", Nondeterministic(2, 2, 3)], heads=2, feedforward=4, dropout=0.0)
 same(stacked, lambda network: network(x)[0], sys.argv[1])
 """

@@ -71,6 +71,30 @@ def test_hooks_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch_internals.has_hooks(layer)  # not known, so the module is called
 
 
+def test_a_module_that_is_traced_alone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo import symbolic_convert
+
+    from ndstack.ops.runtime import dynamo
+
+    seen: list[bool] = []
+
+    def look(module: torch.nn.Module) -> None:
+        seen.append(torch_internals.traced_alone(module))
+
+    class Inner(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if torch.compiler.is_dynamo_compiling():
+                dynamo.constant(look, self)
+            return x + 1
+
+    inner, x = Inner(), torch.ones(2)
+    torch.compile(inner, backend="eager")(x)
+    torch.compile(torch.nn.Sequential(inner), backend="eager")(x)
+    assert seen == [True, False]
+    monkeypatch.delattr(symbolic_convert, "InstructionTranslator")
+    assert not torch_internals.traced_alone(inner)
+
+
 @pytest.mark.compiled
 def test_the_address_of_a_compiled_function() -> None:
     double = numba.njit(lambda x: 2 * x)

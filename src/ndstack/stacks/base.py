@@ -99,6 +99,15 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
         return self._step(state, actions, pushed)
 
     @property
+    def scans_in_graphs(self) -> bool:
+        """Whether there is a `scan_in_graph`."""
+        return False
+
+    def scan_in_graph(self, actions: Tensor, pushed: Tensor | None) -> tuple[Tensor, StateT]:
+        """Do what `scan` does from the start, on a CPU, where `torch.compile` traces it."""
+        raise NotImplementedError
+
+    @property
     def control_size(self) -> int:
         """How wide the layer that drives the stack is: `action_size + push_size`."""
         return self.action_size + self.push_size

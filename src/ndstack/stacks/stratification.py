@@ -53,11 +53,22 @@ class Stratification(Stack[StratificationState]):
         self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None
     ) -> StratificationState:
         """Return empty stacks, which read zeros."""
-        batch_size = check_size("batch_size", batch_size, 0)
+        return self._empty(check_size("batch_size", batch_size, 0), dtype, device)
+
+    def _empty(self, batch_size: int, dtype: torch.dtype | None, device: Device) -> StratificationState:
         return StratificationState(
             torch.zeros(batch_size, self.push_size, dtype=dtype, device=device),
             torch.empty(batch_size, 0, 1 + self.push_size, dtype=dtype, device=device),
         )
+
+    @property
+    def scans_in_graphs(self) -> bool:
+        """Whether `torch.compile` can make a scan a part of its graph: unless a subclass changes it."""
+        return type(self)._scan is Stratification._scan
+
+    def scan_in_graph(self, actions: Tensor, pushed: Tensor | None) -> tuple[Tensor, StratificationState]:
+        """Do what `scan` does from the start, where `torch.compile` traces it."""
+        return self._scan(self._empty(actions.shape[0], actions.dtype, actions.device), actions, pushed)
 
     def _fits(self, state: object) -> bool:
         if not isinstance(state, StratificationState):

@@ -67,11 +67,22 @@ class Superposition(Stack[SuperpositionState]):
         self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None
     ) -> SuperpositionState:
         """Return empty stacks, which read zeros."""
-        batch_size = check_size("batch_size", batch_size, 0)
+        return self._empty(check_size("batch_size", batch_size, 0), dtype, device)
+
+    def _empty(self, batch_size: int, dtype: torch.dtype | None, device: Device) -> SuperpositionState:
         return SuperpositionState(
             torch.zeros(batch_size, self.reading_size, dtype=dtype, device=device),
             torch.empty(batch_size, len(self._sizes), 0, max(self._sizes), dtype=dtype, device=device),
         )
+
+    @property
+    def scans_in_graphs(self) -> bool:
+        """Whether `torch.compile` can make a scan a part of its graph: unless a subclass changes it."""
+        return type(self)._scan is Superposition._scan
+
+    def scan_in_graph(self, actions: Tensor, pushed: Tensor | None) -> tuple[Tensor, SuperpositionState]:
+        """Do what `scan` does from the start, where `torch.compile` traces it."""
+        return self._scan(self._empty(actions.shape[0], actions.dtype, actions.device), actions, pushed)
 
     def _fits(self, state: object) -> bool:
         if not isinstance(state, SuperpositionState):

@@ -146,6 +146,20 @@ class SuperpositionLSTM(FusedLSTM[SuperpositionState]):
         )
         return LSTMRun(hidden, readings, (hidden[:, -1], cell), SuperpositionState(readings[:, -1], cells))
 
+    def enters_graphs(self, stack: Stack[SuperpositionState]) -> bool:
+        """Return whether the stacks have equal sizes."""
+        return isinstance(stack, Superposition) and stack.even
+
+    def run_in_graph(
+        self, stack: Stack[SuperpositionState], inputs: Tensor, weights: LSTMWeights
+    ) -> LSTMRun[SuperpositionState]:
+        """Run a whole sequence inside a graph of `torch.compile`."""
+        assert isinstance(stack, Superposition)
+        hidden, readings, cell, cells = fused.in_graph.superposition(
+            inputs, weights, stack.action_size // 3, stack.depth
+        )
+        return LSTMRun(hidden, readings, (hidden[:, -1], cell), SuperpositionState(readings[:, -1], cells))
+
 
 @register("lstm", Stratification)
 class StratificationLSTM(FusedLSTM[StratificationState]):
@@ -181,5 +195,17 @@ class StratificationLSTM(FusedLSTM[StratificationState]):
         hidden, readings, cell, elements = fused.stratification.run(
             inputs, weights, *lstm_state, state.reading, state.elements
         )
+        new = StratificationState(readings[:, -1], elements)
+        return LSTMRun(hidden, readings, (hidden[:, -1], cell), new)
+
+    def enters_graphs(self, stack: Stack[StratificationState]) -> bool:
+        """Return True."""
+        return True
+
+    def run_in_graph(
+        self, stack: Stack[StratificationState], inputs: Tensor, weights: LSTMWeights
+    ) -> LSTMRun[StratificationState]:
+        """Run a whole sequence inside a graph of `torch.compile`."""
+        hidden, readings, cell, elements = fused.in_graph.stratification(inputs, weights)
         new = StratificationState(readings[:, -1], elements)
         return LSTMRun(hidden, readings, (hidden[:, -1], cell), new)

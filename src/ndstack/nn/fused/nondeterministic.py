@@ -26,7 +26,7 @@ from ndstack.ops.nondeterministic import (
     start_device_chart,
     warn_of_loss,
 )
-from ndstack.ops.runtime import backends
+from ndstack.ops.runtime import backends, in_graph
 from ndstack.stacks import Nondeterministic, NondeterministicState, Stack
 
 
@@ -131,6 +131,25 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
         past = join_history(state.history, setting, state.batch_size, state.time)
         chart = run_steps(setting, None, 0, (), past.double()).chart
         return self.run(stack, inputs, weights, lstm_state, dataclasses.replace(state, chart=chart))
+
+    def enters_graphs(self, stack: Stack[NondeterministicState]) -> bool:
+        """Return whether the stack has neither vectors nor a window."""
+        return isinstance(stack, Nondeterministic) and stack.vector_size is None and stack.window is None
+
+    def run_in_graph(
+        self, stack: Stack[NondeterministicState], inputs: Tensor, weights: LSTMWeights
+    ) -> LSTMRun[NondeterministicState]:
+        """Run a whole sequence inside a graph of `torch.compile`.
+
+        A graph hands out no charts; if the state is used, they are made again from the actions.
+        """
+        assert isinstance(stack, Nondeterministic)
+        numbers = stack.states, stack.symbols, stack.normalized, stack.read_states, stack.bottom_fix
+        hidden, readings, cell, actions = in_graph.call(
+            "ndstack.nn.fused.nondeterministic_in_graph", tuple(map(int, numbers)), inputs, *weights
+        )
+        new = NondeterministicState(readings[:, -1], None, (actions,), None, inputs.shape[1])
+        return LSTMRun(hidden, readings, (hidden[:, -1], cell), new)
 
     def _run_on_device(
         self,

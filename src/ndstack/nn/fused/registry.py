@@ -63,6 +63,14 @@ class FusedLSTM(Generic[StateT]):
             readings.append(state.reading)
         return LSTMRun(torch.stack(hidden, dim=1), torch.stack(readings, dim=1), lstm_state, state)
 
+    def enters_graphs(self, stack: Stack[StateT]) -> bool:
+        """Return whether there is a `run_in_graph`."""
+        return False
+
+    def run_in_graph(self, stack: Stack[StateT], inputs: Tensor, weights: LSTMWeights) -> LSTMRun[StateT]:
+        """Run a whole sequence from the start, on a CPU, where `torch.compile` traces it."""
+        raise NotImplementedError
+
 
 _pairs: dict[tuple[str, type], FusedLSTM[Any]] = {}
 _found: dict[tuple[str, type], FusedLSTM[Any]] = {}  # not functools.cache, which torch.compile warns of

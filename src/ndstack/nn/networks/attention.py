@@ -17,11 +17,12 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from ndstack.errors import NdstackError, check_flag, check_size
+from ndstack.nn.networks import graphs
 from ndstack.nn.networks.backbone import check_input
 from ndstack.nn.networks.padding import reorder, symbols_first, transposed, without
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.attention import attend
-from ndstack.ops.runtime.tracing import Recordable, untraced
+from ndstack.ops.runtime.tracing import Recordable, constant, untraced
 from ndstack.stacks.base import AnyStack, Stack, State
 from ndstack.stacks.state import Device
 
@@ -144,8 +145,11 @@ class StackAttention(Attention[State]):
             need_weights: False; there are none that all stacks have.
             is_causal: a hint of layers of torch, which changes nothing.
         """
-        if torch.compiler.is_dynamo_compiling():  # at once, so that it is one break in the graph
-            return untraced()(
+        if torch.compiler.is_dynamo_compiling():
+            if self._enters_graph(x, state, value, key_padding_mask, attn_mask) and not need_weights:
+                y, last = self._read_in_graph(x)
+                return y, None if isinstance(state, Tensor) else last
+            return untraced()(  # at once, so that it is one break in the graph
                 self.forward,
                 *(x, state, value),
                 key_padding_mask=key_padding_mask,
@@ -178,6 +182,21 @@ class StackAttention(Attention[State]):
         readings, state = self.stack(*self.controls(x), state)
         y: Tensor = self.output(readings.to(x.dtype))
         return y, state
+
+    def _enters_graph(self, x: Tensor, state: object, value: Tensor | None, *masks: Tensor | None) -> bool:
+        """Return whether `torch.compile`, which is tracing, makes this call a part of its graph."""
+        alone = state is None and value is None
+        if not (alone or (state is x and value is x)) or any(mask is not None for mask in masks):
+            return False
+        ready = constant()(graphs.attention, self)  # first, since whatever else is asked has to be guarded
+        return ready and graphs.fits(x, self.d_model, self.actions.weight)
+
+    def _read_in_graph(self, x: Tensor) -> tuple[Tensor, State]:
+        """Return what `forward` does from the start, without masks."""
+        x = x if self.batch_first else x.transpose(0, 1)
+        readings, after = self.stack.scan_in_graph(*self.controls(x))
+        y: Tensor = self.output(readings)
+        return y if self.batch_first else y.transpose(0, 1), after
 
     def _read_masked(self, x: Tensor, mask: Tensor) -> Tensor:
         """Read the strings alone: padding is moved to the right, where nothing comes after it."""

@@ -13,14 +13,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError, check_flag, check_size
-from ndstack.nn.fused import LSTMWeights, run_lstm
-from ndstack.nn.networks import controllers, unmodified
+from ndstack.nn.fused import LSTMWeights, find, run_lstm
+from ndstack.nn.networks import controllers, graphs, unmodified
 from ndstack.nn.networks.attention import check_dropout
 from ndstack.nn.networks.backbone import Backbone, check_input
 from ndstack.nn.networks.controllers import ControllerState, make_controller
@@ -28,7 +28,7 @@ from ndstack.nn.networks.padding import Lengths, at_ends
 from ndstack.nn.networks.ragged import RaggedState
 from ndstack.nn.networks.sharding import settled
 from ndstack.nn.networks.state import NetworkState
-from ndstack.ops.runtime.tracing import refuse_recording, traceable, untraced
+from ndstack.ops.runtime.tracing import constant, refuse_recording, traceable, untraced
 from ndstack.settings.model import DEFAULTS
 from ndstack.stacks import Stack, State
 from ndstack.stacks.base import AnyStack
@@ -56,6 +56,14 @@ class RNNState(NetworkState):
 
 class Recurrent(Backbone):
     """A controller and a stack that read in one direction, batch first; for the arguments see `StackRNN`."""
+
+    held: dict[str, Any] | None = None
+    """The weights of the controller, for graphs of `torch.compile`; None if it has been replaced."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "controller":
+            self.__dict__.pop("held", None)
+        super().__setattr__(name, value)
 
     def __init__(
         self,
@@ -142,10 +150,11 @@ class Recurrent(Backbone):
         self, x: Tensor, state: NetworkState | None = None, lengths: Lengths | None = None
     ) -> tuple[Tensor, NetworkState]:
         """Read strings, [B, n, input_size], or continue from a state; see `StackRNN`."""
-        if torch.compiler.is_dynamo_compiling() and (
-            lengths is not None or (self.stack is not None and not traceable(state))
-        ):
-            return untraced()(self.forward, x, state, lengths)
+        if torch.compiler.is_dynamo_compiling():
+            if self._enters_graph(x, state, lengths):
+                return self._read_in_graph(x)
+            if lengths is not None or (self.stack is not None and not traceable(state)):
+                return untraced()(self.forward, x, state, lengths)
         if lengths is None and not isinstance(state, RaggedState):
             return self._read(x, state)
         return self.read_padded(x, state, lengths)
@@ -164,6 +173,21 @@ class Recurrent(Backbone):
             return self._shown(x, hidden, readings), RNNState((last,), (cell,), stack)
         hidden, readings, after = self._by_steps(x, first)
         return self._shown(x, hidden, readings), after
+
+    def _enters_graph(self, x: object, state: NetworkState | None, lengths: Lengths | None) -> bool:
+        """Return whether `torch.compile`, which is tracing, makes this call a part of its graph."""
+        if state is not None or lengths is not None or not constant()(graphs.recurrent, self):
+            return False  # this is asked first, since whatever else is asked has to be guarded
+        assert self.actions is not None
+        return graphs.fits(x, self.input_size, self.actions.weight)
+
+    def _read_in_graph(self, x: Tensor) -> tuple[Tensor, RNNState]:
+        """Do what `_read` does from the start."""
+        assert self.stack is not None
+        assert self.held is not None
+        given = self.stack, *self._gates(x, *self.held.values())
+        hidden, readings, (last, cell), stack = find("lstm", self.stack).run_in_graph(*given)
+        return self._shown(x, hidden, readings), RNNState((last,), (cell,), stack)
 
     def _read_ragged(
         self, x: Tensor, state: NetworkState | None, lengths: list[int]
@@ -278,7 +302,11 @@ class Recurrent(Backbone):
     def _lstm(self, x: Tensor) -> tuple[Tensor, LSTMWeights]:
         """Return what the input contributes to the gates, [B, n, 4H], and the weights, for `run_lstm`."""
         assert isinstance(self.controller, torch.nn.RNNBase)
-        input_weight, hidden_weight, input_bias, hidden_bias = self.controller.all_weights[0]
+        return self._gates(x, *self.controller.all_weights[0])
+
+    def _gates(
+        self, x: Tensor, input_weight: Tensor, hidden_weight: Tensor, input_bias: Tensor, hidden_bias: Tensor
+    ) -> tuple[Tensor, LSTMWeights]:
         x_weight, reading_weight = input_weight[:, : self.input_size], input_weight[:, self.input_size :]
         gates = torch.nn.functional.linear(x, x_weight, input_bias + hidden_bias)
         return gates, LSTMWeights(settled(reading_weight), settled(hidden_weight), *self._controls())

@@ -199,12 +199,12 @@ class StackRNN(Recurrent):
             strings of different lengths, and a `BidirectionalState` if there are two directions. With
             lengths, outputs after the end of each string are zeros, and its state is that at its end.
         """
-        if torch.compiler.is_dynamo_compiling() and (
-            lengths is not None or (self.stack is not None and not traceable(state))
-        ):
-            return untraced()(
-                self.forward, x, state, lengths
-            )  # at once, so that it is one break in the graph
+        if (
+            torch.compiler.is_dynamo_compiling()
+            and (lengths is not None or (self.stack is not None and not traceable(state)))
+            and not self._enters_graph(x, state, lengths)
+        ):  # at once, so that it is one break in the graph
+            return untraced()(self.forward, x, state, lengths)
         if isinstance(x, PackedSequence):
             if lengths is not None:
                 raise NdstackError(
@@ -217,6 +217,11 @@ class StackRNN(Recurrent):
             return self._both_directions(x, state, lengths)
         output, state = self._both_directions(transposed(x), state, lengths)
         return output.transpose(0, 1), state
+
+    def _enters_graph(self, x: object, state: NetworkState | None, lengths: Lengths | None) -> bool:
+        if not self.batch_first and isinstance(x, Tensor) and x.dim() == 3:
+            x = x.transpose(0, 1)
+        return super()._enters_graph(x, state, lengths)
 
     def _both_directions(
         self, x: Tensor, state: NetworkState | None, lengths: Lengths | None

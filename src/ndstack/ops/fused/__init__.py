@@ -1,9 +1,10 @@
 """Compiled loops of a controller together with its stack, on CPU tensors.
 
 This module is all that the rest of the package may use of this folder: `superposition.run`,
-`stratification.run` and `nondeterministic.run` for whole sequences, and `step_superposition`,
-`step_stratification` and `nondeterministic_step.step` for single steps. `ndstack.nn.fused` says which pairs
-there are, and when they are used. Importing this package compiles nothing and does not import numba.
+`stratification.run` and `nondeterministic.run` for whole sequences; `step_superposition`,
+`step_stratification` and `nondeterministic_step.step` for single steps; `in_graph` for whole sequences in
+graphs of `torch.compile`. `ndstack.nn.fused` says which pairs there are, and when they are used. Importing
+this package compiles nothing and does not import numba.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from ndstack.ops.fused import one_step
+from ndstack.ops.fused import in_graph, one_step
 from ndstack.ops.runtime.lazy import LazyModule
 from ndstack.ops.runtime.stack_step import NO_LIMIT
 
@@ -28,6 +29,7 @@ else:
     _superposition = LazyModule("ndstack.ops.superposition.cpu")
 
 __all__ = [
+    "in_graph",
     "nondeterministic",
     "nondeterministic_step",
     "step_stratification",

@@ -65,6 +65,7 @@ def run(
     normalized: bool,
     by_state: bool,
     limit: float | None = None,
+    kept: Context | None = None,
 ) -> Run:
     """All steps; everything is of the charts' dtype.
 
@@ -77,6 +78,7 @@ def run(
         normalized: whether weights are normalised (eq. 4.4).
         by_state: whether readings tell the state.
         limit: how much mass may be lost, as a logarithm; the guard's own limit if None.
+        kept: what `gradients` is to be given, if torch is not to differentiate this run.
     """
     refuse_transforms()
     chart = chart.settle().grow(inputs.shape[1])
@@ -88,13 +90,23 @@ def run(
     )
     chart = Chart(store, chart.lost.clone(memory_format=torch.contiguous_format), chart.time, chart.links)
     call = _Call(chart, normalized, by_state, LIMITS[inputs.dtype] if limit is None else limit)
-    hidden, readings, cell, actions, vectors, *links = _Run.apply(
-        call, inputs, *weights, *first, vectors, *chart.links
-    )
+    given = (inputs, *weights, *first, vectors, *chart.links)
+    found = _Run.apply(call, *given) if kept is None else _Run.forward(kept, call, *given)
+    hidden, readings, cell, actions, vectors, *links = found
     time = chart.time + inputs.shape[1]
     store.filled.reached(time)
     after = Chart(store, chart.lost, time, tuple(links))
     return Run(hidden, readings, cell, actions, vectors, call.trusted, after)
+
+
+def gradients(kept: Context, *grads: Tensor | None) -> Gradients:
+    """Return the derivatives with respect to inputs and weights.
+
+    Args:
+        kept: what was given to `run`.
+        grads: with respect to hidden states, readings, last cells and actions.
+    """
+    return _Run.backward(kept, *grads, None, None, None)[1:6]
 
 
 @dataclasses.dataclass(eq=False)

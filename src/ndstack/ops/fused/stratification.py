@@ -1,5 +1,7 @@
 """A whole sequence of an LSTM that drives a stratification stack, as one torch operation."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -13,6 +15,7 @@ from ndstack.ops.runtime.autograd import (
     in_own_precision,
     refuse_second_derivatives,
 )
+from ndstack.ops.runtime.in_graph import Kept, Shape
 from ndstack.ops.runtime.threads import share
 
 
@@ -109,3 +112,26 @@ class _Run(Operation):
         )  # fmt: skip
         grad_weights = weight_gradients(grad_gates, grad_controls, (reading, readings), (hidden, all_hidden))
         return grad_gates, *grad_weights, *grads, grad_vectors[:, :start]
+
+
+class _FreshRun:
+    """`run` from empty stacks; see `in_graph.Passes`."""
+
+    def shapes(self, numbers: Sequence[int], given: Sequence[Tensor]) -> list[Shape]:
+        (batch, n, gates), m = given[0].shape, given[1].shape[1]
+        each = (batch, n)
+        return [(*each, gates // 4), (*each, m), (batch, gates // 4), each, (*each, m)]
+
+    def forward(
+        self, record: bool, numbers: Sequence[int], given: Sequence[Tensor]
+    ) -> tuple[Kept, tuple[Tensor, ...]]:
+        kept, batch, units, m = Kept(record), len(given[0]), given[2].shape[1], given[1].shape[1]
+        shapes = ((batch, units), (batch, units), (batch, m), (batch, 0), (batch, 0, m))
+        return kept, _Run.forward(kept, *given, *(given[0].new_zeros(shape) for shape in shapes))
+
+    def backward(self, kept: object, grads: Sequence[Tensor]) -> Gradients:
+        assert isinstance(kept, Kept)
+        return _Run.backward(kept, *grads)[:5]
+
+
+passes = _FreshRun()

@@ -1,6 +1,7 @@
 """A whole sequence of an LSTM that drives superposition stacks, as one torch operation."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from ndstack.ops.runtime.autograd import (
     in_own_precision,
     refuse_second_derivatives,
 )
+from ndstack.ops.runtime.in_graph import Kept, Shape, least
 from ndstack.ops.runtime.stack_step import NO_LIMIT
 from ndstack.ops.runtime.threads import share
 
@@ -119,3 +121,37 @@ class _Run(Operation):
         grad_cells = grads.pop().view(batch, stacks, start, m)
         grad_weights = weight_gradients(grad_gates, grad_controls, (reading, readings), (hidden, all_hidden))
         return None, None, grad_gates, *grad_weights, *grads, grad_cells
+
+
+class _FreshRun:
+    """`run` from empty stacks; see `in_graph.Passes`."""
+
+    def shapes(self, numbers: Sequence[int], given: Sequence[Tensor]) -> list[Shape]:
+        (stacks, depth), (batch, n, gates) = numbers, given[0].shape
+        size, units = given[1].shape[1], gates // 4
+        return [
+            (batch, n, units),
+            (batch, n, size),
+            (batch, units),
+            (batch, stacks, n if depth == NO_LIMIT else least(n, depth), size // stacks),
+        ]
+
+    def forward(
+        self, record: bool, numbers: Sequence[int], given: Sequence[Tensor]
+    ) -> tuple[Kept, tuple[Tensor, ...]]:
+        (stacks, depth), inputs, kept = numbers, given[0], Kept(record)
+        batch, units, size = inputs.shape[0], given[2].shape[1], given[1].shape[1]
+        start = (
+            inputs.new_zeros(batch, units),
+            inputs.new_zeros(batch, units),
+            inputs.new_zeros(batch, size),
+            inputs.new_zeros(batch, stacks, 0, size // stacks),
+        )
+        return kept, _Run.forward(kept, depth, record, *given, *start)
+
+    def backward(self, kept: object, grads: Sequence[Tensor]) -> Gradients:
+        assert isinstance(kept, Kept)
+        return _Run.backward(kept, *grads)[2:7]
+
+
+passes = _FreshRun()

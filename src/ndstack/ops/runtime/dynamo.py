@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,7 +17,14 @@ def _call(function: Callable[..., _Result], *arguments: object, **options: objec
     return function(*arguments, **options)
 
 
-call: Call = torch.compiler.disable(  # type: ignore[no-untyped-call]
-    _call, reason="the operations of stacks are compiled already, by numba"
-)
+def _ask(function: Callable[..., _Result], *arguments: object, **options: object) -> _Result:
+    return function(*arguments, **options)
+
+
+_compiler: Any = torch.compiler  # parts of which have no types
+
+call: Call = _compiler.disable(_call, reason="the operations of stacks are compiled already, by numba")
 """Call a function as it is, and everything that it calls."""
+
+constant: Call = _compiler.assume_constant_result(_ask)
+"""Call a function while the graph is made; what it returns is part of the graph."""

@@ -54,3 +54,17 @@ def has_hooks(module: torch.nn.Module) -> bool:
         return any(getattr(module, name) or getattr(everywhere, f"_global{name}") for name in _HOOKS)
     except AttributeError:
         return True
+
+
+def traced_alone(module: torch.nn.Module) -> bool:
+    """Return whether `torch.compile`, which is tracing, was given the module, and not a network around it.
+
+    Fallback: False. Such a module is then a graph of its own, which takes longer than the module as it is.
+    """
+    try:
+        from torch._dynamo.symbolic_convert import InstructionTranslator
+
+        first = InstructionTranslator.current_tx().output.root_tx
+        return bool(first.f_locals.get("self") is module)
+    except (ImportError, AttributeError):
+        return False

@@ -1,9 +1,10 @@
 """What happens when torch traces or transforms the operations of stacks.
 
-`torch.compile` calls these operations as they are, between the graphs that it makes of everything else: they
-are compiled already, and numba's compiler must not be traced. Only steps of stacks of fixed capacity are
-traced. `torch.export` records operations of torch, which the portable backend consists of. `torch.jit` and,
-for nondeterministic stacks, the transforms of `torch.func` are refused in one line.
+`torch.compile` calls these operations as they are, since they are compiled already, and numba's compiler must
+not be traced: inside the graph that it makes of everything else, where `in_graph` can do that, or between two
+graphs. Only steps of stacks of fixed capacity are traced. `torch.export` records operations of torch, which
+the portable backend consists of. `torch.jit` and, for nondeterministic stacks, the transforms of `torch.func`
+are refused in one line.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from typing import NoReturn, ParamSpec, Protocol, TypeVar
 
 import torch
+from torch import Tensor
 
 from ndstack.errors import NdstackError
 from ndstack.ops.runtime import backends, torch_internals
@@ -51,6 +53,33 @@ def untraced() -> Call:
     from ndstack.ops.runtime import dynamo
 
     return dynamo.call
+
+
+def constant() -> Call:
+    """Return what calls a function while `torch.compile` makes a graph, without a trace of it.
+
+    What it returns holds for the graph; its arguments are guarded by their identity alone.
+    """
+    from ndstack.ops.runtime import dynamo
+
+    return dynamo.constant
+
+
+def enters_graph(tensor: Tensor) -> bool:
+    """Return whether compiled code can take a tensor that torch traces as part of a graph (see `in_graph`).
+
+    `torch.export` cannot store such a graph; versions of torch that do not tell the two apart get none.
+    """
+    exporting = getattr(torch.compiler, "is_exporting", None)
+    return (
+        torch.compiler.is_dynamo_compiling()
+        and exporting is not None
+        and not exporting()
+        and tensor.device.type == "cpu"
+        and (tensor.dtype == torch.float32 or tensor.dtype == torch.float64)
+        and backends.forced() in ("auto", "cpu")
+        and not torch.is_autocast_enabled("cpu")
+    )
 
 
 def traceable(*arguments: object) -> bool:

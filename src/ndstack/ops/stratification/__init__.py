@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ndstack.ops.runtime import backends, stack_step
+from ndstack.ops.runtime import backends, in_graph, stack_step
 from ndstack.ops.runtime.autograd import compilable
 from ndstack.ops.runtime.lazy import LazyModule
 from ndstack.ops.runtime.stack_step import NO_LIMIT
+from ndstack.ops.runtime.tracing import enters_graph
 from ndstack.ops.stratification import reference
 
 if TYPE_CHECKING:
@@ -78,6 +79,11 @@ def scan(
         return vectors[:, :0], strengths
     if backends.choose(vectors.device) == "triton":
         return gpu.scan(strengths, actions, vectors, logits)
+    if enters_graph(vectors):
+        readings, strengths = in_graph.call(
+            "ndstack.ops.stratification.cpu", (int(logits),), strengths, actions, vectors
+        )
+        return readings, strengths
     if compilable(vectors):
         return cpu.scan(strengths, actions, vectors, logits)
     return reference.scan(strengths, actions, vectors, logits)

@@ -17,6 +17,7 @@ from ndstack.ops.runtime.addresses import (
     zeros,
 )
 from ndstack.ops.runtime.autograd import Context, Gradients, Operation, refuse_second_derivatives
+from ndstack.ops.runtime.in_graph import Kept, Shape
 from ndstack.ops.runtime.stack_step import addresses_of_given, room_for_gradients
 from ndstack.ops.runtime.threads import share
 from ndstack.ops.stratification import loops as compiled
@@ -95,3 +96,24 @@ class _Scan(Operation):
             written(grad_vectors, dtype, lines, total, m),
         )  # fmt: skip
         return grad_strengths, grad_actions, grad_vectors, None
+
+
+class _ScanInGraph:
+    """`scan`; see `in_graph.Passes`."""
+
+    def shapes(self, numbers: Sequence[int], given: Sequence[Tensor]) -> list[Shape]:
+        (lines, n, _), (_, total, m) = given[1].shape, given[2].shape
+        return [(lines, n, m), (lines, total)]
+
+    def forward(
+        self, record: bool, numbers: Sequence[int], given: Sequence[Tensor]
+    ) -> tuple[Kept, tuple[Tensor, ...]]:
+        kept, (strengths, actions, vectors) = Kept(record), given
+        return kept, _Scan.forward(kept, strengths, actions, vectors, bool(numbers[0]))
+
+    def backward(self, kept: object, grads: Sequence[Tensor]) -> Gradients:
+        assert isinstance(kept, Kept)
+        return _Scan.backward(kept, *grads)[:3]
+
+
+passes = _ScanInGraph()

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ndstack.ops.runtime import backends, stack_step
+from ndstack.ops.runtime import backends, in_graph, stack_step
 from ndstack.ops.runtime.autograd import compilable
 from ndstack.ops.runtime.lazy import LazyModule
 from ndstack.ops.runtime.stack_step import NO_LIMIT
+from ndstack.ops.runtime.tracing import enters_graph
 from ndstack.ops.superposition import reference
 
 if TYPE_CHECKING:
@@ -92,6 +93,10 @@ def scan(
         return vectors, cells
     if backends.choose(cells.device) == "triton":
         return gpu.scan(cells, actions, vectors, depth or NO_LIMIT, logits, only_readings)
+    if enters_graph(cells):
+        numbers = (depth or NO_LIMIT, int(logits), int(only_readings))
+        readings, cells = in_graph.call("ndstack.ops.superposition.cpu", numbers, cells, actions, vectors)
+        return readings, cells
     if compilable(cells):
         return cpu.scan(cells, actions, vectors, depth or NO_LIMIT, logits, only_readings)
     return reference.scan(cells, actions, vectors, depth, logits, only_readings)

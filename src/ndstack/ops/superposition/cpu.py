@@ -21,7 +21,8 @@ from ndstack.ops.runtime.addresses import (
     written,
 )
 from ndstack.ops.runtime.autograd import Context, Gradients, Operation, refuse_second_derivatives
-from ndstack.ops.runtime.stack_step import addresses_of_given, room_for_gradients
+from ndstack.ops.runtime.in_graph import Kept, Shape, least
+from ndstack.ops.runtime.stack_step import NO_LIMIT, addresses_of_given, room_for_gradients
 from ndstack.ops.runtime.threads import share
 from ndstack.ops.superposition import loops as compiled
 from ndstack.ops.superposition import step_loops
@@ -116,3 +117,28 @@ class _Scan(Operation):
             *(written(tensor, dtype, *shape) for tensor, shape in zip(grads, shapes, strict=True)),
         )  # fmt: skip
         return grads[0].view(lines, start, m), *grads[1:], None, None, None, None
+
+
+class _ScanInGraph:
+    """`scan`; see `in_graph.Passes`."""
+
+    def shapes(self, numbers: Sequence[int], given: Sequence[Tensor]) -> list[Shape]:
+        (depth, _, only_readings), (lines, start, _), (_, n, m) = numbers, given[0].shape, given[2].shape
+        end = start + n if depth == NO_LIMIT else least(start + n, depth)
+        return [(lines, n, m), (lines, 1 if only_readings else end, m)]
+
+    def forward(
+        self, record: bool, numbers: Sequence[int], given: Sequence[Tensor]
+    ) -> tuple[Kept, tuple[Tensor, ...]]:
+        (depth, logits, only_readings), kept = numbers, Kept(record)
+        cells, actions, vectors = given
+        return kept, _Scan.forward(
+            kept, cells, actions, vectors, depth, bool(logits), bool(only_readings), record
+        )
+
+    def backward(self, kept: object, grads: Sequence[Tensor]) -> Gradients:
+        assert isinstance(kept, Kept)
+        return _Scan.backward(kept, *grads)[:3]
+
+
+passes = _ScanInGraph()
