@@ -18,6 +18,9 @@ from ndstack.ops.runtime.exponentials import exp_each
 from ndstack.ops.runtime.products import fill
 from ndstack.ops.runtime.simd import entry, kernel, kernel_loop
 
+BLOCKS = 16
+"""How many blocks are taken at a time, so that their terms stay in the nearest cache."""
+
 
 @kernel
 def _repeat(extended, Q, S, r, out):
@@ -30,21 +33,20 @@ def _repeat(extended, Q, S, r, out):
 
 
 @kernel_loop
-def _add_rows(gamma, at, extended, first, count, width, terms, tops):
-    """terms = gamma + extended, for `count` blocks, and the largest term of each place in a block."""
+def _largest_terms(gamma, at, extended, first, count, width, tops):
+    """The largest of the terms gamma + extended of each place in a block, over `count` blocks."""
     for k in range(0, count * width, width):
         for j in range(width):
             x = gamma[at + k + j] + extended[first + k + j]
-            terms[k + j] = x
             tops[j] = x if x > tops[j] else tops[j]
 
 
 @kernel_loop
-def _subtract(pattern, width, terms):
-    """terms -= pattern, in each block."""
-    for k in range(0, terms.size, width):
+def _terms(gamma, at, extended, first, pattern, width, out):
+    """out = gamma + extended - pattern, where the pattern is that of each block."""
+    for k in range(0, out.size, width):
         for j in range(width):
-            terms[k + j] -= pattern[j]
+            out[k + j] = gamma[at + k + j] + extended[first + k + j] - pattern[j]
 
 
 @kernel_loop
@@ -103,22 +105,24 @@ def forward(lo, hi, Q, S, gamma, offset, strides, times, extended, out):
     """
     K = Q * S
     width, starts, ends = K * K, times[0], times[1]
-    rows, room = np.empty((Q, ends * width)), np.empty(ends * width)
+    rows, room = np.empty((Q, ends * width)), np.empty(BLOCKS * width)
     tops, sums = np.empty(width), np.empty(width)
     for b in range(lo, hi):
         for r in range(Q):
             _repeat(extended[b], Q, S, r, rows[r])
         for i in range(starts):
             count = ends - i if ends > i else 0
-            at, terms = offset + b * strides[0] + i * strides[1] + i * width, room[: count * width]
+            at = offset + b * strides[0] + i * strides[1] + i * width
             for r in range(Q):
                 fill(tops, 0, width, -math.inf)
                 fill(sums, 0, width, 0.0)
-                _add_rows(gamma, at, rows[r], i * width, count, width, terms, tops)
+                _largest_terms(gamma, at, rows[r], i * width, count, width, tops)
                 _join_tops(Q, S, tops)
-                _subtract(tops, width, terms)
-                exp_each(terms)
-                _sum_blocks(terms, width, sums)
+                for k in range(0, count, BLOCKS):
+                    terms = room[: min(BLOCKS, count - k) * width]
+                    _terms(gamma, at + k * width, rows[r], (i + k) * width, tops, width, terms)
+                    exp_each(terms)
+                    _sum_blocks(terms, width, sums)
                 _add_out(Q, S, r, tops, sums, out[b, i])
 
 
@@ -127,7 +131,7 @@ def backward(lo, hi, Q, S, gamma, offset, strides, times, extended, out, grad, b
     """The derivatives of `forward`, to be added to zeros; [B, i, k, K * K] and [B, k, K * Q]."""
     K = Q * S
     width, starts, ends = K * K, times[0], times[1]
-    rows, room, sums = np.empty(ends * width), np.empty(ends * width), np.empty(ends * width)
+    rows, room, sums = np.empty(ends * width), np.empty(BLOCKS * width), np.empty(ends * width)
     tops, weights = np.empty(width), np.empty(width)
     for b in range(lo, hi):
         for r in range(Q):
@@ -135,25 +139,19 @@ def backward(lo, hi, Q, S, gamma, offset, strides, times, extended, out, grad, b
             fill(sums, 0, sums.size, 0.0)
             for i in range(starts):
                 count = ends - i if ends > i else 0
-                at, terms = offset + b * strides[0] + i * strides[1] + i * width, room[: count * width]
+                at = offset + b * strides[0] + i * strides[1] + i * width
                 for a in range(K):
                     for d in range(K):
                         place = (a * Q + r) * S + d % S
                         alive = out[b, i, place] > -math.inf
                         tops[a * K + d] = out[b, i, place] if alive else math.inf
                         weights[a * K + d] = grad[b, i, place] if alive else 0.0
-                _terms_again(gamma, at, rows, i * width, count, width, terms)
-                _subtract(tops, width, terms)
-                exp_each(terms)
-                _add_weighted(terms, weights, width, by_gamma[b], (i * ends + i) * width, sums, i * width)
+                for k in range(0, count, BLOCKS):
+                    terms, own = room[: min(BLOCKS, count - k) * width], (i + k) * width
+                    _terms(gamma, at + k * width, rows, own, tops, width, terms)
+                    exp_each(terms)
+                    _add_weighted(terms, weights, width, by_gamma[b], i * ends * width + own, sums, own)
             for k in range(ends):
                 for d in range(K):
                     for a in range(K):
                         by_extended[b, k, d * Q + r] += sums[(k * K + a) * K + d]
-
-
-@kernel_loop
-def _terms_again(gamma, at, extended, first, count, width, terms):
-    """terms = gamma + extended, for `count` blocks."""
-    for j in range(count * width):
-        terms[j] = gamma[at + j] + extended[first + j]
