@@ -24,6 +24,18 @@ def test_nobody_else_takes_an_address():
     assert others == {"ops/runtime/addresses.py"}
 
 
+def test_the_memory_of_a_view():
+    whole = torch.arange(24.0).view(2, 3, 4)
+    view = whole[1:, 1:, 2:]
+    numbers = addresses.memory_of(view, torch.float32)
+    assert numbers.tolist() == whole.flatten().tolist()
+    assert numbers[view.storage_offset() + view.stride(1) + 1] == view[0, 1, 1]
+    numbers[view.storage_offset()] = -1  # no copy
+    assert view[0, 0, 0] == -1
+    with pytest.raises(NdstackError, match=r"expected torch\.float64"):
+        addresses.memory_of(view, torch.float64)
+
+
 def test_no_kernel_turns_a_tensor_into_an_array_by_itself():
     found = {path.name for path in (SOURCES / "ops").rglob("*.py") if ".numpy()" in path.read_text()}
     assert found == {"addresses.py"}

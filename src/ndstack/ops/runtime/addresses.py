@@ -107,6 +107,17 @@ def written(tensor: Tensor, dtype: torch.dtype, *shape: int) -> Array:
     return numbers
 
 
+def memory_of(view: Tensor, dtype: torch.dtype) -> Array:
+    """Return all numbers of the memory that a view is part of, flat, without a copy.
+
+    Where a number of the view is follows from its offset and strides.
+    """
+    if view.dtype is not dtype or not view.is_cpu or view.is_neg():
+        raise _unfit(view, dtype, tuple(view.shape))
+    size = view.untyped_storage().nbytes() // view.element_size()
+    return array(view.as_strided((size,), (1,), 0), dtype, size)
+
+
 def same_memory(one: Tensor, other: Tensor) -> bool:
     """Return whether two tensors share their memory; those without memory, on meta, share none."""
     return not one.is_meta and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()

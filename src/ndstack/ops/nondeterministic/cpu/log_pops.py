@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ndstack.ops.nondeterministic.cpu import log_pop_loops
-from ndstack.ops.runtime.addresses import Array, array, empty, written, zeros
+from ndstack.ops.runtime.addresses import array, empty, memory_of, written, zeros
 from ndstack.ops.runtime.autograd import Context, Operation, refuse_second_derivatives
 from ndstack.ops.runtime.threads import share
 
@@ -48,9 +48,7 @@ class _Memory:
     """Where in memory gamma is, for compiled code."""
 
     def __init__(self, gamma: Tensor) -> None:
-        whole = gamma.untyped_storage().nbytes() // gamma.element_size()
-        flat = gamma.as_strided((whole,), (1,), 0)
-        self.numbers: Array = array(flat, torch.float64, whole)
+        self.numbers = memory_of(gamma, torch.float64)
         self.offset = gamma.storage_offset()
         self.strides = np.array(gamma.stride()[:2], np.int64)
         self.times = np.array(gamma.shape[1:3], np.int64)
