@@ -25,6 +25,9 @@ __all__ = ["get_num_threads", "set_num_threads"]
 WORTH_A_THREAD = 5_000_000
 """About how many multiply-adds take as long as waking a thread on a busy machine."""
 
+COST_OF_EXPONENTIAL = 16
+"""About how many multiply-adds take as long as one exponential."""
+
 _wanted: int | None = None
 _pool: tuple[int, ThreadPoolExecutor] | None = None
 

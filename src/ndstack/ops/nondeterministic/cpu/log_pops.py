@@ -9,10 +9,7 @@ from torch import Tensor
 from ndstack.ops.nondeterministic.cpu import log_pop_loops
 from ndstack.ops.runtime.addresses import array, empty, memory_of, written, zeros
 from ndstack.ops.runtime.autograd import Context, Operation, refuse_second_derivatives
-from ndstack.ops.runtime.threads import share
-
-_COST = 16
-"""About how many multiply-adds take as long as one exponential."""
+from ndstack.ops.runtime.threads import COST_OF_EXPONENTIAL, share
 
 
 def fits(gamma: Tensor, extended: Tensor) -> bool:
@@ -67,7 +64,7 @@ class _Pops(Operation):
         out = empty(kind, batch, i, kinds * kinds)
         given = array(extended, kind, batch, k, *extended.shape[2:]).reshape(batch, k, kinds * states)
         share(
-            batch, log_pop_loops.forward, _COST * batch * i * k / 2 * kinds * kinds * states,
+            batch, log_pop_loops.forward, COST_OF_EXPONENTIAL * batch * i * k / 2 * kinds * kinds * states,
             states, symbols, *_Memory(gamma).arguments, given, written(out, kind, batch, i, kinds * kinds),
         )  # fmt: skip
         ctx.save_for_backward(gamma, extended, out)
@@ -83,7 +80,7 @@ class _Pops(Operation):
         given = array(extended, kind, batch, k, *extended.shape[2:]).reshape(batch, k, kinds * states)
         grads = array(received[0], kind, *received[0].shape).reshape(batch, i, kinds * kinds)
         share(
-            batch, log_pop_loops.backward, _COST * batch * i * k / 2 * kinds * kinds * states,
+            batch, log_pop_loops.backward, COST_OF_EXPONENTIAL * batch * i * k / 2 * kinds * kinds * states,
             states, symbols, *_Memory(gamma).arguments, given, array(out, kind, *out.shape), grads,
             written(by_gamma, kind, *by_gamma.shape), written(by_extended, kind, *by_extended.shape),
         )  # fmt: skip

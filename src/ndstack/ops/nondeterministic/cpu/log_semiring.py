@@ -16,7 +16,7 @@ from ndstack.ops.nondeterministic.semirings import Log
 from ndstack.ops.runtime.addresses import array, empty, written, zeros
 from ndstack.ops.runtime.autograd import Context, Operation, refuse_second_derivatives
 from ndstack.ops.runtime.lazy import LazyModule
-from ndstack.ops.runtime.threads import share
+from ndstack.ops.runtime.threads import COST_OF_EXPONENTIAL, share
 
 if TYPE_CHECKING:
     from ndstack.ops.nondeterministic.cpu import log_loops, log_pops
@@ -26,9 +26,6 @@ else:
 
 POPS = "bikqxuy,bkuyr->biqxry"
 """The equation of the pop rule in `reference`; its left factor, most of the chart, is zero unless i < k."""
-
-_COST = 16
-"""About how many multiply-adds take as long as one exponential."""
 
 
 class _Plan(NamedTuple):
@@ -94,7 +91,7 @@ class _LogProduct(Operation):
         out = empty(kind, batch, rows, columns)
         arrays = array(left, kind, batch, rows, k), array(right, kind, batch, columns, k)
         into = written(out, kind, batch, rows, columns)
-        share(batch, log_loops.forward, _COST * batch * rows * columns * k, *arrays, into)
+        share(batch, log_loops.forward, COST_OF_EXPONENTIAL * batch * rows * columns * k, *arrays, into)
         ctx.save_for_backward(left, right, out)
         return out
 
@@ -107,7 +104,7 @@ class _LogProduct(Operation):
         given += [array(tensor, kind, batch, rows, columns) for tensor in (out, received[0])]
         by_left, by_right = zeros(kind, batch, rows, k), zeros(kind, batch, columns, k)
         into = written(by_left, kind, batch, rows, k), written(by_right, kind, batch, columns, k)
-        share(batch, log_loops.backward, _COST * batch * rows * columns * k, *given, *into)
+        share(batch, log_loops.backward, COST_OF_EXPONENTIAL * batch * rows * columns * k, *given, *into)
         return by_left, by_right
 
 
