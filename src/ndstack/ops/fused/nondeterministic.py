@@ -21,7 +21,7 @@ from ndstack.ops.nondeterministic.chart import Chart
 from ndstack.ops.nondeterministic.cpu.backward import Adjoint
 from ndstack.ops.nondeterministic.precision_limits import LIMITS
 from ndstack.ops.runtime import beside
-from ndstack.ops.runtime.addresses import Array, array, empty, written, zeros
+from ndstack.ops.runtime.addresses import Array, array, empty, fresh, written, zeros
 from ndstack.ops.runtime.autograd import (
     Context,
     Gradients,
@@ -30,6 +30,7 @@ from ndstack.ops.runtime.autograd import (
     refuse_second_derivatives,
 )
 from ndstack.ops.runtime.threads import share
+from ndstack.ops.runtime.torch_internals import plain_apply
 from ndstack.ops.runtime.tracing import refuse_transforms
 
 
@@ -82,7 +83,7 @@ def run(
     """
     refuse_transforms()
     chart = chart.settle().grow(inputs.shape[1])
-    store = chart.store.map(Tensor.contiguous)
+    store = chart.store.contiguous()
     vectors = (
         inputs.new_zeros(store.batch, chart.time + 1, 0)
         if vectors is None
@@ -91,7 +92,7 @@ def run(
     chart = Chart(store, chart.lost.clone(memory_format=torch.contiguous_format), chart.time, chart.links)
     call = _Call(chart, normalized, by_state, LIMITS[inputs.dtype] if limit is None else limit)
     given = (inputs, *weights, *first, vectors, *chart.links)
-    found = _Run.apply(call, *given) if kept is None else _Run.forward(kept, call, *given)
+    found = _apply(call, *given) if kept is None else _Run.forward(kept, call, *given)
     hidden, readings, cell, actions, vectors, *links = found
     time = chart.time + inputs.shape[1]
     store.filled.reached(time)
@@ -120,17 +121,6 @@ class _Call:
     trusted: Tensor = dataclasses.field(default_factory=lambda: torch.empty(0))
 
 
-class _Trace(NamedTuple):
-    """`Trace` as tensors."""
-
-    gates: Tensor
-    cells: Tensor
-    hidden: Tensor
-    readings: Tensor
-    actions: Tensor
-    vectors: Tensor
-
-
 class _Sizes(NamedTuple):
     """What the arrays that a run is given have to measure, for its charts."""
 
@@ -149,20 +139,22 @@ class _Sizes(NamedTuple):
         reading = (at.states if call.by_state else 1) * at.symbols * (vector or 1)
         return cls(call.chart.store.batch, call.chart.time, steps, units, at.actions, vector, reading)
 
-    def net(self) -> tuple[tuple[int, ...], ...]:
-        """Of `Net`."""
-        controls, gates = self.actions + self.vector, 4 * self.units
-        return (self.reading, gates), (self.units, gates), (self.units, controls), (controls,)
-
     def first(self) -> tuple[tuple[int, ...], ...]:
         """Of h_0, c_0 and r_0."""
         return (self.batch, self.units), (self.batch, self.units), (self.batch, self.reading)
 
     def trace(self) -> tuple[tuple[int, ...], ...]:
         """Of `Trace`."""
-        each, sizes = (self.batch, self.steps), (4 * self.units, self.units, self.units, self.reading)
-        vectors = (self.batch, self.start + self.steps + 1, self.vector)
-        return *((*each, size) for size in sizes), (*each, self.actions), vectors
+        batch, steps, units = self.batch, self.steps, self.units
+        return (
+            (batch, steps, self.reading + units),
+            (batch, steps, 4 * units),
+            (batch, steps, units),
+            (batch, steps, units),
+            (batch, steps, self.reading),
+            (batch, steps, self.actions),
+            (batch, self.start + steps + 1, self.vector),
+        )
 
 
 class _Run(Operation):
@@ -172,39 +164,36 @@ class _Run(Operation):
         at, start, steps = call.chart.store.layout, call.chart.time, inputs.shape[1]
         sizes = _Sizes.of(call, first[0].shape[1], vectors.shape[2], steps)
         dtype, batch = call.chart.dtype, sizes.batch
-        trace = _Trace(*(empty(dtype, *shape) for shape in sizes.trace()))
-        trace.vectors[:, : start + 1] = vectors
-        layers = (*(weight.t() for weight in weights[:3]), weights.control_bias)
-        net = Net(*_arrays(dtype, layers, sizes.net()))
+        trace, arrays = fresh(dtype, sizes.trace())
+        before, gates, cells, hidden, readings, actions, all_vectors = trace
+        if sizes.vector:
+            all_vectors[:, : start + 1] = vectors
+        net = Net(*weights.arrays(dtype, sizes.units, sizes.reading, sizes.actions + sizes.vector))
         shape, past = call.chart.arrays(start + steps)
         given = array(inputs, dtype, batch, steps, 4 * sizes.units)
         begin = _arrays(dtype, first, sizes.first())
-        arrays = Trace(*(written(t, dtype, *s) for t, s in zip(trace, sizes.trace(), strict=True)))
-        ok = np.zeros(batch, np.bool_)
+        ok, seen = np.zeros(batch, np.bool_), Trace(*arrays)
         if any(ctx.needs_input_grad):
-            beside.expect_backward(loops.__name__, str(past.chart.dtype))
+            beside.expect_backward(loops.__name__, past.chart.dtype.name)
         share(
             batch, loops.forward, at.cost(start, steps) * batch, shape, past, start, net, given, begin,
-            call.normalized, call.by_state, arrays, ok, call.limit,
+            call.normalized, call.by_state, seen, ok, call.limit,
         )  # fmt: skip
         call.trusted = torch.from_numpy(ok)
-        ctx.call, ctx.arrays = call, (shape, past, net, begin, arrays)
+        ctx.call, ctx.sizes, ctx.arrays = call, sizes, (shape, past, net, begin, seen)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*weights[:3], *first, *trace)
-        last = trace.cells[:, -1].clone()
         links = tuple(link.view_as(link) for link in tensors[8:])
-        return trace.hidden, trace.readings, last, trace.actions, trace.vectors, *links
+        return hidden, readings, cells[:, -1].clone(), actions, all_vectors, *links
 
     @staticmethod
     @in_own_precision
     def backward(ctx: Context, *received: Tensor | None) -> Gradients:
         refuse_second_derivatives()
-        call: _Call = ctx.call
-        saved = ctx.saved_tensors
-        first, trace = saved[3:6], _Trace(*saved[6:])
-        at, start, dtype = call.chart.store.layout, call.chart.time, trace.gates.dtype
-        batch, steps = trace.gates.shape[:2]
-        sizes = _Sizes.of(call, trace.hidden.shape[2], trace.vectors.shape[2], steps)
+        call, sizes = ctx.call, ctx.sizes
+        before, gates, _, hidden, *_ = ctx.saved_tensors[6:]
+        at, start, dtype = call.chart.store.layout, sizes.start, gates.dtype
+        batch, steps = sizes.batch, sizes.steps
         links, older = received[5:], ctx.needs_input_grad[-1]
         rooms, passed = (at.size, at.ends), None
         if older or links[0] is not None or links[1] is not None:
@@ -215,7 +204,7 @@ class _Run(Operation):
                 for link, size in zip(links, rooms, strict=True)
             ]
         traced, begun = sizes.trace(), sizes.first()
-        asked = [traced[2], traced[3], begun[1], traced[4], traced[5]]
+        asked = [traced[3], traced[4], begun[1], traced[5], traced[6]]
         for place in (1, 3):
             if received[place] is None:
                 asked[place] = (batch, 0, asked[place][2])
@@ -223,29 +212,28 @@ class _Run(Operation):
             zeros(dtype, *shape) if grad is None else grad
             for shape, grad in zip(asked, received[:5], strict=True)
         ]
-        shapes = (traced[0], (batch, steps, sizes.actions + sizes.vector), *begun, traced[5])
-        out = [empty(dtype, *shape) for shape in shapes]
-        gates, controls = out[:2]
+        shapes = (traced[1], (batch, steps, sizes.actions + sizes.vector), *begun, traced[6])
+        out, into = fresh(dtype, shapes)
         shape, past, net, begin, seen = ctx.arrays  # of memory that is saved, so nobody has changed it
-        arrays = _arrays(dtype, given, asked)
-        into = tuple(written(tensor, dtype, *shape) for tensor, shape in zip(out, shapes, strict=True))
-        choice = call.normalized, call.by_state
+        arrays, choice = _arrays(dtype, given, asked), (call.normalized, call.by_state)
 
         def work(lo: int, hi: int) -> None:
             sums = passed or [empty(dtype, 1, size) for size in rooms]
             adjoint = Adjoint(*(written(t, dtype, len(t), n) for t, n in zip(sums, rooms, strict=True)))
             loops.backward(
                 shape, past, adjoint, passed is not None, older, lo, hi, start, net,
-                begin, *choice, seen, arrays, into,
+                begin, *choice, seen, arrays, tuple(into),
             )  # fmt: skip
 
         beside.wait_for_backward(loops.__name__)
         share(batch, work, 2 * at.cost(start, steps) * batch)
-        by_weights = weight_gradients(gates, controls, (first[2], trace.readings), (first[0], trace.hidden))
-        hidden, cell, reading, vectors = out[2:]
-        before = vectors[:, : start + 1]
+        grad_gates, grad_controls, *grad_first, grad_vectors = out
+        by_weights = weight_gradients(grad_gates, grad_controls, before, hidden)
         by_links = passed if older and passed is not None else (None, None)
-        return None, gates, *by_weights, hidden, cell, reading, before, *by_links
+        return None, grad_gates, *by_weights, *grad_first, grad_vectors[:, : start + 1], *by_links
+
+
+_apply = plain_apply(_Run)
 
 
 def _arrays(

@@ -3,7 +3,7 @@
 
 The controller-stack interface of section 3.2 with nothing between the steps:
 
-    gates_t   = inputs_t + reading_weight r_{t-1} + hidden_weight h_{t-1}
+    gates_t   = inputs_t + read_weight [r_{t-1}; h_{t-1}]
     c_t       = f_t c_{t-1} + i_t g_t,   h_t = o_t tanh(c_t)
     controls  = control_weight h_t + control_bias        (log weights; then the vector to push)
     r_t       = the stack's reading after these actions
@@ -43,10 +43,9 @@ from ndstack.ops.runtime.simd import entry, kernel
 
 
 class Net(NamedTuple):
-    """The controller's weights: [R, 4H], [H, 4H], [H, C] and [C]."""
+    """The controller's weights: [R + H, 4H], [H, C] and [C]."""
 
-    reading: np.ndarray
-    hidden: np.ndarray
+    read: np.ndarray
     control: np.ndarray
     control_bias: np.ndarray
 
@@ -55,6 +54,7 @@ class Trace(NamedTuple):
     """What happened, [B, n, ...]: for the owner, and for the way back.
 
     Attributes:
+        before: [R + H], r_{t-1} and h_{t-1}.
         gates: [4H], after their activations (input, forget, cell, output).
         cells: [H], c_t.
         hidden: [H], h_t.
@@ -63,6 +63,7 @@ class Trace(NamedTuple):
         vectors: [B, start + n + 1, m], on all positions of the chart; the first start + 1 given.
     """
 
+    before: np.ndarray
     gates: np.ndarray
     cells: np.ndarray
     hidden: np.ndarray
@@ -158,7 +159,7 @@ def _forward(shape, past, b, start, net, inputs, first, normalized, by_state, tr
     for n in range(inputs.shape[1] if fine else 0):
         t = start + n + 1
         controller_step(
-            n, net, before, inputs[b], trace.gates[b], trace.cells[b], trace.hidden[b],
+            n, net, before, inputs[b], trace.before[b], trace.gates[b], trace.cells[b], trace.hidden[b],
             trace.readings[b], controls,
         )  # fmt: skip
         actions, vector = trace.actions[b, n], trace.vectors[b, t]
@@ -195,6 +196,7 @@ def fill_rows(matrix, first, value):
 def fill_rest(trace, b, start, done, value):
     """What a run says of a sequence that ends after `done` steps, because the last could not be completed."""
     fill_rows(trace.readings[b], done - 1 if done > 1 else 0, value)
+    fill_rows(trace.before[b], done, value)
     fill_rows(trace.gates[b], done, value)
     fill_rows(trace.cells[b], done, value)
     fill_rows(trace.hidden[b], done, value)
@@ -297,7 +299,7 @@ def _backward(
     ggates, gcontrols, ghidden, gcell, greading, gall = out
     A, m, one = trace.actions.shape[2], trace.vectors.shape[2], greadings.dtype.type(1)
     own, back = past_of(past, b), Adjoint(adjoint.chart[row], adjoint.alpha[row])
-    layers = net.reading, net.hidden, net.control
+    layers = net.read, net.control
     passed = ghidden[b], gcell[b], greading[b]
     for j in range(trace.vectors.shape[1]):
         write_vector(shape, rows, j, trace.vectors[b, j])
@@ -336,6 +338,6 @@ def example_of_backward(dtype: str) -> tuple[object, ...]:
 
     shape = Shape(1, 1, 0, True, *arrays(1, 1, kind="int64"))
     past = Past(*arrays(2), *arrays(3, 3, 4, 3, 2, kind="float64"))
-    adjoint, net, trace = Adjoint(*arrays(2, 2)), Net(*arrays(2, 2, 2, 1)), Trace(*arrays(3, 3, 3, 3, 3, 3))
+    adjoint, net, trace = Adjoint(*arrays(2, 2)), Net(*arrays(2, 2, 1)), Trace(*arrays(*[3] * 7))
     given, out = arrays(3, 3, 2, 3, 3), arrays(3, 3, 2, 2, 2, 3)
     return shape, past, adjoint, False, False, 0, 0, 0, net, arrays(2, 2, 2), False, True, trace, given, out

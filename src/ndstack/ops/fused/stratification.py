@@ -52,26 +52,30 @@ class _Run(Operation):
     def forward(ctx: Context, inputs: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         own, (hidden, memory, reading, strengths, given) = LSTMWeights(*rest[:4]), rest[4:]
         (batch, start, m), n, units, dtype = given.shape, inputs.shape[1], hidden.shape[1], inputs.dtype
-        sizes = (4 * units, units, units, m, 2)
-        gates, memories, all_hidden, readings, weights = (empty(dtype, batch, n, size) for size in sizes)
+        sizes = (m + units, 4 * units, units, units, m, 2)
+        before, gates, memories, all_hidden, readings, weights = (
+            empty(dtype, batch, n, size) for size in sizes
+        )
         vectors, befores = zeros(dtype, batch, start + n, m), empty(dtype, batch, n)
         vectors[:, :start] = given
         final, kept = empty(dtype, batch, start + n), empty(dtype, batch, start + n)
         parents = empty(torch.int32, batch, start + n)
         outputs = (
-            gates, memories, all_hidden, readings, weights, vectors, final, parents, kept, befores,
+            before, gates, memories, all_hidden, readings, weights, vectors, final, parents, kept, befores,
         )  # fmt: skip
+        layers = own.arrays(dtype, units, m, 2 + m)
         share(
             batch, compiled.forward, batch * n * inputs.shape[2] * 2 * units,
-            array(inputs, dtype, batch, n, 4 * units), *own.arrays(dtype, units, m, 2 + m),
+            array(inputs, dtype, batch, n, 4 * units), *layers,
             array(hidden, dtype, batch, units), array(memory, dtype, batch, units),
             array(reading, dtype, batch, m), array(strengths, dtype, batch, start),
             *(written(tensor, tensor.dtype, *tensor.shape) for tensor in outputs),
         )  # fmt: skip
         ctx.save_for_backward(
-            *own[:3], hidden, memory, reading,
-            gates, memories, all_hidden, readings, weights, vectors, parents, kept, befores,
+            *own[:3], memory, before,
+            gates, memories, all_hidden, weights, vectors, parents, kept, befores,
         )  # fmt: skip
+        ctx.layers = layers[:2]
         return all_hidden, readings, memories[:, -1].clone(), final, vectors
 
     @staticmethod
@@ -86,21 +90,18 @@ class _Run(Operation):
     ) -> Gradients:
         refuse_second_derivatives()
         (
-            reading_weight, hidden_weight, control_weight, hidden, memory, reading,
-            gates, memories, all_hidden, readings, weights, vectors, parents, kept, befores,
-        ) = ctx.saved_tensors  # fmt: skip
-        (batch, total, m), n, units, dtype = vectors.shape, weights.shape[1], hidden.shape[1], gates.dtype
+            memory, before, gates, memories, hidden, weights, vectors, parents, kept, befores,
+        ) = ctx.saved_tensors[3:]  # fmt: skip
+        (batch, total, m), n, units, dtype = vectors.shape, weights.shape[1], hidden.shape[2], gates.dtype
         start, each = total - n, (dtype, batch, n)
         grad_gates, grad_controls = empty(*each, 4 * units), empty(*each, 2 + m)
         begun = ((batch, units), (batch, units), (batch, m), (batch, start))
         grads = [empty(dtype, *shape) for shape in begun]
         grad_vectors = zeros(dtype, batch, total, m)
         grad_vectors += grad_given_back
-        sizes = (m, 4 * units), (units, 4 * units), (units, 2 + m)
-        layers = zip((reading_weight, hidden_weight, control_weight), sizes, strict=True)
         share(
             batch, compiled.backward, batch * 2 * n * gates.shape[2] * 2 * units,
-            *(array(weight.t(), dtype, *size) for weight, size in layers),
+            *ctx.layers,  # of weights that are saved, so nobody has changed them
             array(memory, dtype, batch, units), array(gates, *each, 4 * units),
             array(memories, *each, units), array(weights, *each, 2), array(vectors, dtype, batch, total, m),
             array(parents, torch.int32, batch, total), array(kept, dtype, batch, total),
@@ -110,7 +111,7 @@ class _Run(Operation):
             *(written(grad, dtype, *shape) for grad, shape in zip(grads, begun, strict=True)),
             written(grad_vectors, dtype, batch, total, m),
         )  # fmt: skip
-        grad_weights = weight_gradients(grad_gates, grad_controls, (reading, readings), (hidden, all_hidden))
+        grad_weights = weight_gradients(grad_gates, grad_controls, before, hidden)
         return grad_gates, *grad_weights, *grads, grad_vectors[:, :start]
 
 

@@ -26,18 +26,18 @@ _compiled = compiler(nogil=True)
 
 @_compiled
 def forward(
-    first, last, inputs, reading_weight, hidden_weight, control_weight, control_bias,
+    first, last, inputs, read_weight, control_weight, control_bias,
     start_hidden, start_memory, start_reading, strengths,
-    gates, memory, hidden, readings, weights, vectors, final, parents, kept, befores,
+    read, gates, memory, hidden, readings, weights, vectors, final, parents, kept, befores,
 ):  # fmt: skip
     """The rows first..last-1 of a batch.
 
-    Shapes: inputs and gates [B, n, 4H], reading_weight [m, 4H], hidden_weight [H, 4H], control_weight [H,
-    2+m], control_bias [2+m], memory and hidden [B, n, H], readings [B, n, m], strengths [B, k], weights [B,
+    Shapes: inputs and gates [B, n, 4H], read_weight [m + H, 4H], control_weight [H, 2+m], control_bias
+    [2+m], read [B, n, m + H], memory and hidden [B, n, H], readings [B, n, m], strengths [B, k], weights [B,
     n, 2], vectors [B, k+n, m] (the first k given), final, parents and kept [B, k+n], befores [B, n].
     """
     start, n = strengths.shape[1], inputs.shape[1]
-    layers = reading_weight, hidden_weight, control_weight, control_bias
+    layers = read_weight, control_weight, control_bias
     controls = np.empty(control_bias.size, inputs.dtype)
     base = np.empty(vectors.shape[2], vectors.dtype)
     for row in range(first, last):
@@ -47,8 +47,9 @@ def forward(
         clean = begin(strengths[row], vectors[row], base)
         for t in range(n):
             controller_step(
-                t, layers, before, inputs[row], gates[row], memory[row], hidden[row], readings[row], controls
-            )
+                t, layers, before, inputs[row], read[row], gates[row], memory[row], hidden[row],
+                readings[row], controls,
+            )  # fmt: skip
             squash_vector(controls[2:], True, vectors[row, start + t])
             for a in range(2):
                 weights[row, t, a] = sigmoid(controls[a])
@@ -61,7 +62,7 @@ def forward(
 
 @_compiled
 def backward(
-    first, last, reading_weight, hidden_weight, control_weight, start_memory,
+    first, last, read_weight, control_weight, start_memory,
     gates, memory, weights, vectors, parents, kept, befores,
     grad_hidden, grad_readings, grad_last_memory, grad_final,
     grad_gates, grad_controls, grad_start_hidden, grad_start_memory, grad_start_reading,
@@ -75,7 +76,7 @@ def backward(
     start = vectors.shape[1] - n
     strength, grad = np.empty(start + n, gates.dtype), np.empty(start + n, gates.dtype)
     grad_reading = np.empty(m, gates.dtype)
-    layers = reading_weight, hidden_weight, control_weight
+    layers = read_weight, control_weight
     for row in range(first, last):
         if not meaningful(weights[row], vectors[row], kept[row]):
             for part in (grad_gates, grad_controls, grad_vectors):

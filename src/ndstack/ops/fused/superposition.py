@@ -65,23 +65,25 @@ class _Run(Operation):
         )
         end, stride, size = min(start + n, depth), max(1, math.isqrt(n)), stacks * m
         each = (dtype, batch, n)
+        before = empty(*each, size + units)
         gates, memories, all_hidden = empty(*each, 4 * units), empty(*each, units), empty(*each, units)
         readings, weights, vectors = empty(*each, size), empty(*each, stacks, 3), empty(*each, size)
         final = empty(dtype, batch, stacks, end * m)
         saved = empty(dtype, batch, -(-n // stride) if record else 0, stacks, end * m)
-        outputs = (gates, memories, all_hidden, readings, weights, vectors, final, saved)
+        outputs = (before, gates, memories, all_hidden, readings, weights, vectors, final, saved)
+        layers = own.arrays(dtype, units, size, (3 + m) * stacks)
         share(
             batch, compiled.forward, batch * n * (inputs.shape[2] * 2 * units + end * size),
-            array(inputs, *each, 4 * units), *own.arrays(dtype, units, size, (3 + m) * stacks),
+            array(inputs, *each, 4 * units), *layers,
             array(hidden, dtype, batch, units), array(memory, dtype, batch, units),
             array(reading, dtype, batch, size),
             array(cells, dtype, batch, stacks, start, m).reshape(batch, stacks, start * m), depth, stride,
             *(written(tensor, dtype, *tensor.shape) for tensor in outputs),
         )  # fmt: skip
         ctx.save_for_backward(
-            *own[:3], hidden, memory, reading, gates, memories, all_hidden, readings, weights, vectors, saved,
+            *own[:3], memory, before, gates, memories, all_hidden, weights, vectors, saved,
         )  # fmt: skip
-        ctx.settings, ctx.end = (start, depth, stride), end
+        ctx.settings, ctx.end, ctx.layers = (start, depth, stride), end, layers[:2]
         return all_hidden, readings, memories[:, -1].clone(), final.view(batch, stacks, end, m)
 
     @staticmethod
@@ -94,21 +96,16 @@ class _Run(Operation):
         grad_final: Tensor,
     ) -> Gradients:
         refuse_second_derivatives()
-        (
-            reading_weight, hidden_weight, control_weight, hidden, memory, reading,
-            gates, memories, all_hidden, readings, weights, vectors, saved,
-        ) = ctx.saved_tensors  # fmt: skip
+        memory, before, gates, memories, hidden, weights, vectors, saved = ctx.saved_tensors[3:]
         (batch, n, stacks, _), start, dtype = weights.shape, ctx.settings[0], gates.dtype
-        units, size, end, each = hidden.shape[1], vectors.shape[2], ctx.end, (dtype, batch, n)
+        units, size, end, each = hidden.shape[2], vectors.shape[2], ctx.end, (dtype, batch, n)
         m = size // stacks
         grad_gates, grad_controls = empty(*each, 4 * units), empty(*each, (3 + m) * stacks)
         begun = ((batch, units), (batch, units), (batch, size), (batch, stacks, start * m))
         grads = [empty(dtype, *shape) for shape in begun]
-        sizes = (size, 4 * units), (units, 4 * units), (units, (3 + m) * stacks)
-        layers = zip((reading_weight, hidden_weight, control_weight), sizes, strict=True)
         share(
             batch, compiled.backward, batch * 2 * n * (gates.shape[2] * 2 * units + saved.shape[3]),
-            *(array(weight.t(), dtype, *shape) for weight, shape in layers),
+            *ctx.layers,  # of weights that are saved, so nobody has changed them
             array(memory, dtype, batch, units), *ctx.settings,
             array(gates, *each, 4 * units), array(memories, *each, units),
             array(weights, *each, stacks, 3), array(vectors, *each, size),
@@ -119,7 +116,7 @@ class _Run(Operation):
             *(written(grad, dtype, *shape) for grad, shape in zip(grads, begun, strict=True)),
         )  # fmt: skip
         grad_cells = grads.pop().view(batch, stacks, start, m)
-        grad_weights = weight_gradients(grad_gates, grad_controls, (reading, readings), (hidden, all_hidden))
+        grad_weights = weight_gradients(grad_gates, grad_controls, before, hidden)
         return None, None, grad_gates, *grad_weights, *grads, grad_cells
 
 

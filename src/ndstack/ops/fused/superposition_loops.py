@@ -22,14 +22,14 @@ _compiled = compiler(nogil=True)
 
 @_compiled
 def forward(
-    first, last, inputs, reading_weight, hidden_weight, control_weight, control_bias,
+    first, last, inputs, read_weight, control_weight, control_bias,
     start_hidden, start_memory, start_reading, cells, depth, stride,
-    gates, memory, hidden, readings, weights, vectors, final, saved,
+    befores, gates, memory, hidden, readings, weights, vectors, final, saved,
 ):  # fmt: skip
     """The rows first..last-1 of a batch.
 
-    Shapes: inputs and gates [B, n, 4H], reading_weight [R, 4H], hidden_weight [H, 4H],
-    control_weight [H, C], control_bias [C], memory and hidden [B, n, H], readings and vectors
+    Shapes: inputs and gates [B, n, 4H], read_weight [R + H, 4H], control_weight [H, C],
+    control_bias [C], befores [B, n, R + H], memory and hidden [B, n, H], readings and vectors
     [B, n, G*m], weights [B, n, G, 3], cells [B, G, start*m], final [B, G, end*m], saved
     [B, ceil(n/stride), G, end*m] or with 0 in the second place.
     """
@@ -38,7 +38,7 @@ def forward(
     start = cells.shape[2] // m
     old = np.empty((stacks, final.shape[2] + m), inputs.dtype)
     new = np.empty((stacks, final.shape[2] + m), inputs.dtype)
-    layers = reading_weight, hidden_weight, control_weight, control_bias
+    layers = read_weight, control_weight, control_bias
     controls = np.empty(control_bias.size, inputs.dtype)
     for row in range(first, last):
         before = start_hidden[row], start_memory[row], start_reading[row]
@@ -48,8 +48,9 @@ def forward(
             if t % stride == 0 and saved.shape[1] > 0:
                 saved[row, t // stride, :, : height * m] = old[:, : height * m]
             controller_step(
-                t, layers, before, inputs[row], gates[row], memory[row], hidden[row], readings[row], controls
-            )
+                t, layers, before, inputs[row], befores[row], gates[row], memory[row], hidden[row],
+                readings[row], controls,
+            )  # fmt: skip
             squash_vector(controls[3 * stacks :], True, vectors[row, t])
             for g in range(stacks):
                 softmax(controls[3 * g :], weights[row, t, g])
@@ -62,7 +63,7 @@ def forward(
 
 @_compiled
 def backward(
-    first, last, reading_weight, hidden_weight, control_weight, start_memory, start, depth, stride,
+    first, last, read_weight, control_weight, start_memory, start, depth, stride,
     gates, memory, weights, vectors, saved,
     grad_hidden, grad_readings, grad_last_memory, grad_final,
     grad_gates, grad_controls, grad_start_hidden, grad_start_memory, grad_start_reading, grad_cells,
@@ -74,7 +75,7 @@ def backward(
     pile = np.empty((stride + 1, stacks, most + m), gates.dtype)
     grad_old = np.empty((stacks, most + m), gates.dtype)
     grad_new = np.empty((stacks, most + m), gates.dtype)
-    layers = reading_weight, hidden_weight, control_weight
+    layers = read_weight, control_weight
     for row in range(first, last):
         grad_new[:, :most] = grad_final[row]
         from_hidden, from_reading = grad_start_hidden[row], grad_start_reading[row]

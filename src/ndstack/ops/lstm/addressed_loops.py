@@ -13,7 +13,7 @@ from ndstack.ops.lstm.loops import controller_step, controller_step_backward
 from ndstack.ops.lstm.tables import CONTROLLER
 from ndstack.ops.runtime.pointers import numbers
 from ndstack.ops.runtime.products import add_scaled, copy, fill
-from ndstack.ops.runtime.simd import maker
+from ndstack.ops.runtime.simd import kernel, maker
 
 INTEGER = np.int64(0)
 
@@ -24,15 +24,19 @@ def _row(at, b, size, kind):
     return numbers(at + b * size * numbers(0, 0, kind).itemsize, size, kind)
 
 
-@maker
-def _turned(at, stride, rows, columns, kind):
-    """The matrix [rows, columns] at an address, transposed."""
-    matrix = numbers(at, (rows - 1) * stride + columns if rows > 0 else 0, kind)
-    result = np.empty((columns, rows), matrix.dtype)
+@kernel
+def _turn(matrix, stride, result):
+    """The matrix [rows, columns] into a result [columns, rows]; its rows are a stride apart."""
+    columns, rows = result.shape
     for j in range(rows):
         for k in range(columns):
             result[k, j] = matrix[j * stride + k]
-    return result
+
+
+@maker
+def _matrix(at, stride, rows, columns, kind):
+    """All numbers from the first to the last of a matrix [rows, columns] at an address."""
+    return numbers(at, (rows - 1) * stride + columns if rows > 0 else 0, kind)
 
 
 @maker
@@ -45,14 +49,15 @@ def layers_at(at, kind):
         copy(table, places)
         units, reading = places[CONTROLLER.units], places[CONTROLLER.reading_size]
         controls = places[CONTROLLER.control_size]
-    return (
-        _turned(
-            places[CONTROLLER.by_reading], places[CONTROLLER.by_reading_stride], 4 * units, reading, kind
-        ),
-        _turned(places[CONTROLLER.by_hidden], places[CONTROLLER.by_hidden_stride], 4 * units, units, kind),
-        _turned(places[CONTROLLER.by_control], places[CONTROLLER.by_control_stride], controls, units, kind),
-        numbers(places[CONTROLLER.control_bias], controls, kind),
-    )
+    bias = numbers(places[CONTROLLER.control_bias], controls, kind)
+    read, control = np.empty((reading + units, 4 * units), bias.dtype), np.empty((units, controls), bias.dtype)
+    stride = places[CONTROLLER.by_reading_stride]
+    _turn(_matrix(places[CONTROLLER.by_reading], stride, 4 * units, reading, kind), stride, read[:reading])
+    stride = places[CONTROLLER.by_hidden_stride]
+    _turn(_matrix(places[CONTROLLER.by_hidden], stride, 4 * units, units, kind), stride, read[reading:])
+    stride = places[CONTROLLER.by_control_stride]
+    _turn(_matrix(places[CONTROLLER.by_control], stride, controls, units, kind), stride, control)
+    return read, control, bias
 
 
 @maker
@@ -65,7 +70,7 @@ def drive(at, b, layers, actions_at, kind):
     reading = _row(table[CONTROLLER.reading], b, R, kind)
     before = _row(table[CONTROLLER.hidden], b, H, kind), _row(table[CONTROLLER.memory], b, H, kind), reading
     controller_step(
-        b - b, layers, before, added.reshape((1, 4 * H)),
+        b - b, layers, before, added.reshape((1, 4 * H)), np.empty((1, R + H), reading.dtype),
         _row(table[CONTROLLER.gates], b, 4 * H, kind).reshape((1, 4 * H)),
         _row(table[CONTROLLER.new_memory], b, H, kind).reshape((1, H)),
         _row(table[CONTROLLER.new_hidden], b, H, kind).reshape((1, H)),
@@ -97,7 +102,7 @@ def drive_backward(at, b, layers, grads_at, kind):
     if table[CONTROLLER.grad_new_hidden] != 0:
         copy(_row(table[CONTROLLER.grad_new_hidden], b, H, kind), given[0])
     controller_step_backward(
-        b - b, layers[:3], _row(table[CONTROLLER.memory], b, H, kind),
+        b - b, layers[:2], _row(table[CONTROLLER.memory], b, H, kind),
         _row(table[CONTROLLER.gates], b, 4 * H, kind).reshape((1, 4 * H)),
         _row(table[CONTROLLER.new_memory], b, H, kind).reshape((1, H)),
         given, grads.reshape((1, C)),

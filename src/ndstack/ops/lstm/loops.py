@@ -45,23 +45,25 @@ def cell_backward(gates, old_memory, memory, grad_hidden, grad_memory, grad_gate
 
 
 @_compiled
-def controller_step(t, layers, start, inputs, gates, memory, hidden, readings, controls):
+def controller_step(t, layers, start, inputs, before, gates, memory, hidden, readings, controls):
     """Step t: gates from input, reading and hidden state; then what drives the stack.
 
     Args:
-        layers: reading_weight [R, 4H], hidden_weight [H, 4H], control_weight [H, C], control_bias [C].
+        layers: read_weight [R + H, 4H], control_weight [H, C], control_bias [C].
         start: what there was before the first step: hidden state, memory and reading.
         inputs, gates: [n, 4H].
+        before: [n, R + H], whose row t becomes the reading and the hidden state before the step.
         memory, hidden, readings: [n, H], [n, H] and [n, R].
         controls: [C], to be written.
     """
-    reading_weight, hidden_weight, control_weight, control_bias = layers
-    before, old_memory, reading = start
+    read_weight, control_weight, control_bias = layers
+    old_hidden, old_memory, reading = start
     if t > 0:
-        before, old_memory, reading = hidden[t - 1], memory[t - 1], readings[t - 1]
+        old_hidden, old_memory, reading = hidden[t - 1], memory[t - 1], readings[t - 1]
+    copy(reading, before[t][: reading.size])
+    copy(old_hidden, before[t][reading.size :])
     copy(inputs[t], gates[t])
-    add_product(reading, reading_weight, gates[t])
-    add_product(before, hidden_weight, gates[t])
+    add_product(before[t], read_weight, gates[t])
     cell(gates[t], old_memory, memory[t], hidden[t])
     copy(control_bias, controls)
     add_product(hidden[t], control_weight, controls)
@@ -74,13 +76,13 @@ def controller_step_backward(
     """The adjoint of `controller_step`.
 
     Args:
-        layers: reading_weight, hidden_weight and control_weight, as there.
+        layers: read_weight and control_weight, as there.
         start_memory: [H].
         grad_hidden, grad_controls, grad_gates: [n, H], [n, C] and, to be written, [n, 4H].
         backward: the derivatives with respect to hidden state, memory and reading after step t, as far as
             they come from step t + 1; they become those with respect to the ones before step t.
     """
-    reading_weight, hidden_weight, control_weight = layers
+    read_weight, control_weight = layers
     from_hidden, from_memory, from_reading = backward
     for k in range(from_hidden.size):
         from_hidden[k] += grad_hidden[t, k]
@@ -91,5 +93,5 @@ def controller_step_backward(
         from_hidden[k] = 0
     for k in range(from_reading.size):
         from_reading[k] = 0
-    add_dots(hidden_weight, grad_gates[t], from_hidden)
-    add_dots(reading_weight, grad_gates[t], from_reading)
+    add_dots(read_weight[from_reading.size :], grad_gates[t], from_hidden)
+    add_dots(read_weight, grad_gates[t], from_reading)

@@ -27,33 +27,35 @@ class LSTMWeights(NamedTuple):
     control_bias: Tensor
     """[C]."""
 
-    def arrays(self, dtype: torch.dtype, units: int, reading: int, controls: int) -> tuple[Array, ...]:
-        """Return arrays for compiled code, matrices transposed, if they are of these sizes."""
-        sizes = (reading, 4 * units), (units, 4 * units), (units, controls)
-        turned = [array(matrix.t(), dtype, *size) for matrix, size in zip(self[:3], sizes, strict=True)]
-        return *turned, array(self.control_bias, dtype, controls)
+    def arrays(
+        self, dtype: torch.dtype, units: int, reading: int, controls: int
+    ) -> tuple[Array, Array, Array]:
+        """Return arrays for compiled code, if the weights are of these sizes.
+
+        They are the transposed matrices [R + H, 4H], from reading and hidden state to the gates, and [H, C],
+        and the bias [C].
+        """
+        both = torch.cat([self.reading, self.hidden], 1)
+        return (
+            array(both.t(), dtype, reading + units, 4 * units),
+            array(self.control.t(), dtype, units, controls),
+            array(self.control_bias, dtype, controls),
+        )
 
 
 def weight_gradients(
-    grad_gates: Tensor,
-    grad_controls: Tensor,
-    readings: tuple[Tensor, Tensor],
-    hidden: tuple[Tensor, Tensor],
+    grad_gates: Tensor, grad_controls: Tensor, before: Tensor, hidden: Tensor
 ) -> LSTMWeights:
     """Return the derivatives with respect to the weights, of a whole sequence.
 
     Args:
         grad_gates: [B, n, 4H].
         grad_controls: [B, n, C].
-        readings: the first, [B, R], and those after each step, [B, n, R].
-        hidden: the first, [B, H], and those after each step, [B, n, H].
+        before: [B, n, R + H], the reading and the hidden state before each step.
+        hidden: [B, n, H], those after each step.
     """
-    after = torch.cat([readings[1], hidden[1]], dim=2)
-    before = torch.cat([torch.cat([readings[0], hidden[0]], dim=1)[:, None], after[:, :-1]], dim=1)
-    by_gates, by_controls = grad_gates.flatten(0, 1), grad_controls.flatten(0, 1)
-    return _products(
-        by_gates, by_controls, before.flatten(0, 1), hidden[1].flatten(0, 1), readings[0].shape[1]
-    )
+    parts = [part.flatten(0, 1) for part in (grad_gates, grad_controls, before, hidden)]
+    return _products(*parts, before.shape[2] - hidden.shape[2])
 
 
 def weight_gradients_of_steps(steps: Sequence[tuple[Tensor, ...]]) -> LSTMWeights:

@@ -146,9 +146,7 @@ class Chart:
         ):
             return self, chain
         own = self.settle()
-        store = own.store
-        if not all(tensor.is_contiguous() for tensor in store.tensors):
-            store = store.map(Tensor.contiguous)
+        store = own.store.contiguous()
         chain = Chain(store, self.time, own.requires_grad() and torch.is_grad_enabled())
         return Chart(store, own.lost, self.time, (enclose(own.links, chain),), chain), chain
 

@@ -90,6 +90,12 @@ class Store:
         columns, alpha, total, mass, floor = (change(tensor) for tensor in self.tensors)
         return type(self)(columns, alpha, total, mass, floor, self.layout, self.bottom_fix, self.filled)
 
+    def contiguous(self) -> Self:
+        """The same memory, or a copy if a tensor of it is not contiguous."""
+        if all(tensor.is_contiguous() for tensor in self.tensors):
+            return self
+        return self.map(Tensor.contiguous)
+
     def addresses(self) -> list[int]:
         """Where the tensors are now; an error unless they are what the layout says."""
         dtypes = (self.dtype, *[torch.float64] * 4)

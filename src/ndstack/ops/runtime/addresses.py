@@ -17,7 +17,7 @@ import math
 import os
 import weakref
 from array import array as array_of_numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,14 +96,17 @@ def array(tensor: Tensor, dtype: torch.dtype, *shape: int) -> Array:
         raise _unfit(tensor, dtype, shape)
     if GUARD:
         inspect()
-    numbers: Array = tensor.detach().contiguous().numpy()
-    return numbers
+    return _numbers(tensor if tensor.is_contiguous() else tensor.contiguous())
 
 
 def written(tensor: Tensor, dtype: torch.dtype, *shape: int) -> Array:
     """Return a tensor's own memory as an array, to be written to."""
     address(tensor, dtype, *shape)
-    numbers: Array = tensor.detach().numpy()
+    return _numbers(tensor)
+
+
+def _numbers(tensor: Tensor) -> Array:
+    numbers: Array = tensor.detach().numpy() if tensor.requires_grad else tensor.numpy()
     return numbers
 
 
@@ -153,6 +156,12 @@ def empty(dtype: torch.dtype, *shape: int) -> Tensor:
     if GUARD:
         return _guarded(dtype, shape, _PATTERN)
     return _LIKE[dtype].new_empty(shape)
+
+
+def fresh(dtype: torch.dtype, shapes: Iterable[tuple[int, ...]]) -> tuple[list[Tensor], list[Array]]:
+    """Return memory for a kernel to write to, not initialised: as tensors, and as arrays of the same memory."""
+    tensors = [empty(dtype, *shape) for shape in shapes]
+    return tensors, [tensor.numpy() for tensor in tensors]
 
 
 def empty_with_address(dtype: torch.dtype, *shape: int) -> tuple[Tensor, int]:
