@@ -53,7 +53,10 @@ def least_positive(left, right):
 
 
 def store_sums(array, place, *vectors):
-    array[place : place + 4] = [vector.sum() for vector in vectors]
+    array[place : place + len(vectors)] = [vector.sum() for vector in vectors]
+
+
+store_eight_sums = store_sums
 
 
 def _pointer(address, kind):

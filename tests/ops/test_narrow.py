@@ -12,6 +12,7 @@ from ndstack.ops.runtime.simd import BYTES, entry
 STEP = 2 * BYTES // 8
 WIDE3, WIDE2 = blocks._wide_combine3, blocks._wide_combine2
 WIDE_DOTS3, WIDE_DOTS2 = blocks._wide_dots3, blocks._wide_dots2
+WIDE_PAIRS = blocks._wide_dots_of_pairs
 
 
 @entry
@@ -30,6 +31,13 @@ def multiply_all(X, off, lengths, groups, Y, pos, many, res):
     WIDE_DOTS2(X, off, lengths, groups, Y, pos, 3, many, res)
     narrow.dots3(X, off, lengths, groups, Y, pos, 5, many, res)
     narrow.dots2(X, off, lengths, groups, Y, pos, 8, many, res)
+
+
+@entry
+def multiply_pairs(X, one, two, lengths, groups, Y, pos, by_wide, by_narrow):
+    """Sums by the loops for wide registers, and by those for narrow ones."""
+    WIDE_PAIRS(X, one, two, lengths, groups, Y, pos, by_wide)
+    narrow.dots_of_pairs(X, one, two, lengths, groups, Y, pos, by_narrow)
 
 
 @pytest.mark.parametrize("first, wide, apart", [(0, 5, 1), (0, 1, 12), (11, -1, 12), (57, -5, 0)])
@@ -71,3 +79,20 @@ def test_so_does_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     for found, expected in (({"avx512f": True}, False), ({"avx512f": False}, True), ({}, True)):
         monkeypatch.setattr(narrow, "get_host_cpu_features", lambda found=found: found)
         assert narrow.is_narrow() is expected
+
+
+@pytest.mark.skipif(BYTES < 64, reason="eight sums need registers of eight numbers")
+def test_products_of_pairs_of_columns() -> None:
+    rng = np.random.default_rng(0)
+    columns, rows, lengths = rng.random(16 * 70), rng.random(2 * 70), [48, 16]
+    one, two, pos = np.arange(8) * 70, np.arange(8, 16) * 70, np.arange(2) * 70
+    found = np.zeros((2, 32))
+    multiply_pairs(columns, one, two, np.array(lengths), 2, rows, pos, *found)
+    for group, length in enumerate(lengths):
+        for which, off in enumerate((one, two)):
+            for r in range(2):
+                for c in range(4):
+                    column = columns[off[4 * group + c] :][:length]
+                    expected = column @ rows[pos[r] :][:length]
+                    own = found[:, 16 * group + 8 * which + 4 * r + c]
+                    np.testing.assert_allclose(own, expected, rtol=1e-13)

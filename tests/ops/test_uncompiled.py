@@ -24,6 +24,21 @@ def program(module):
     return calculate
 
 
+def eight_sums(module):
+    def calculate(numbers, out):
+        a, b, c, d = (
+            module.load(numbers, 1),
+            module.load(numbers, 2),
+            module.load(numbers, 3),
+            module.zeros(numbers),
+        )
+        module.store_eight_sums(
+            out, 1, a, b, c, d, module.plus(a, b), module.plus(b, c), module.plus(c, a), a
+        )
+
+    return calculate
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_vectors(dtype, monkeypatch):
     monkeypatch.setattr(uncompiled, "BYTES", simd.BYTES)
@@ -33,6 +48,19 @@ def test_vectors(dtype, monkeypatch):
     program(uncompiled)(numbers, expected)
     np.testing.assert_allclose(found, expected, rtol=0, atol=64 * np.finfo(dtype).eps)
     assert np.count_nonzero(found) == 3 * simd.BYTES // found.itemsize + 3
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_eight_sums(dtype, monkeypatch):
+    if simd.BYTES // np.dtype(dtype).itemsize < 8:
+        pytest.skip("vectors of this machine have fewer than eight numbers")
+    monkeypatch.setattr(uncompiled, "BYTES", simd.BYTES)
+    numbers = np.random.default_rng(1).normal(size=40).astype(dtype)
+    found, expected = np.zeros(12, dtype), np.zeros(12, dtype)
+    numba.njit(eight_sums(simd))(numbers, found)
+    eight_sums(uncompiled)(numbers, expected)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=64 * np.finfo(dtype).eps)
+    assert np.count_nonzero(found) == 7
 
 
 def test_stand_ins_notice_the_end_of_an_array():

@@ -165,7 +165,7 @@ class _Run(Operation):
         sizes = _Sizes.of(call, first[0].shape[1], vectors.shape[2], steps)
         dtype, batch = call.chart.dtype, sizes.batch
         trace, arrays = fresh(dtype, sizes.trace())
-        before, gates, cells, hidden, readings, actions, all_vectors = trace
+        _, _, cells, hidden, readings, actions, all_vectors = trace
         if sizes.vector:
             all_vectors[:, : start + 1] = vectors
         net = Net(*weights.arrays(dtype, sizes.units, sizes.reading, sizes.actions + sizes.vector))

@@ -50,7 +50,10 @@ def layers_at(at, kind):
         units, reading = places[CONTROLLER.units], places[CONTROLLER.reading_size]
         controls = places[CONTROLLER.control_size]
     bias = numbers(places[CONTROLLER.control_bias], controls, kind)
-    read, control = np.empty((reading + units, 4 * units), bias.dtype), np.empty((units, controls), bias.dtype)
+    read, control = (
+        np.empty((reading + units, 4 * units), bias.dtype),
+        np.empty((units, controls), bias.dtype),
+    )
     stride = places[CONTROLLER.by_reading_stride]
     _turn(_matrix(places[CONTROLLER.by_reading], stride, 4 * units, reading, kind), stride, read[:reading])
     stride = places[CONTROLLER.by_hidden_stride]

@@ -159,7 +159,7 @@ def empty(dtype: torch.dtype, *shape: int) -> Tensor:
 
 
 def fresh(dtype: torch.dtype, shapes: Iterable[tuple[int, ...]]) -> tuple[list[Tensor], list[Array]]:
-    """Return memory for a kernel to write to, not initialised: as tensors, and as arrays of the same memory."""
+    """Return memory as `empty` does, for each of the shapes: as tensors, and as arrays of the same memory."""
     tensors = [empty(dtype, *shape) for shape in shapes]
     return tensors, [tensor.numpy() for tensor in tensors]
 

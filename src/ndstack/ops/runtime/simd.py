@@ -208,23 +208,58 @@ def store_sums(
     def emit(
         context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
     ) -> ir.Value:
-        one, two, three, four = args[2:]
-        sums = _fold(builder, _fold(builder, one, two, 1), _fold(builder, three, four, 1), 2)
-        count = sums.type.count
-        while count > 4:
-            length, count = count // 4, count // 2
-            halves = []
-            for half in (0, length // 2):
-                lanes = [part * length + half + j for part in range(4) for j in range(length // 2)]
-                mask = ir.Constant(ir.VectorType(ir.IntType(32), count), lanes)
-                halves.append(builder.shuffle_vector(sums, sums, mask))
-            sums = builder.fadd(*halves)
-        address = _address(context, builder, signature.args[0], args[0], args[1])
-        instruction = builder.store(sums, builder.bitcast(address, sums.type.as_pointer()))
-        instruction.align = signature.args[0].dtype.bitwidth // 8
-        return context.get_dummy_value()
+        return _store_sums(context, builder, signature, args)
 
     return types.void(array, types.intp, a, b, c, d), emit
+
+
+@intrinsic
+def store_eight_sums(
+    typingctx: object,
+    array: types.Array,
+    place: types.Integer,
+    a: Vector,
+    b: Vector,
+    c: Vector,
+    d: Vector,
+    e: Vector,
+    f: Vector,
+    g: Vector,
+    h: Vector,
+) -> Typed:
+    """array[place : place + 8] = the sums of the lanes of eight vectors, of eight lanes or more."""
+
+    def emit(
+        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+    ) -> ir.Value:
+        return _store_sums(context, builder, signature, args)
+
+    return types.void(array, types.intp, a, b, c, d, e, f, g, h), emit
+
+
+def _store_sums(
+    context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+) -> ir.Value:
+    """Add up the lanes of as many vectors as there are, a power of two, and store the sums side by side."""
+    vectors, parts = list(args[2:]), 1
+    many = len(vectors)
+    while len(vectors) > 1:
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors, parts = [_fold(builder, left, right, parts) for left, right in pairs], 2 * parts
+    sums = vectors[0]
+    count = sums.type.count
+    while count > many:
+        length, count = count // many, count // 2
+        halves = []
+        for half in (0, length // 2):
+            lanes = [part * length + half + j for part in range(many) for j in range(length // 2)]
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), count), lanes)
+            halves.append(builder.shuffle_vector(sums, sums, mask))
+        sums = builder.fadd(*halves)
+    address = _address(context, builder, signature.args[0], args[0], args[1])
+    instruction = builder.store(sums, builder.bitcast(address, sums.type.as_pointer()))
+    instruction.align = signature.args[0].dtype.bitwidth // 8
+    return context.get_dummy_value()
 
 
 @intrinsic

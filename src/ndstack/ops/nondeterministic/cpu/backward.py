@@ -30,7 +30,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndstack.ops.nondeterministic.cpu.blocks import combine, combine_apart, distribute, dots
+from ndstack.ops.nondeterministic.cpu.blocks import (
+    combine,
+    combine_apart,
+    distribute,
+    dots,
+    dots_of_pairs,
+)
 from ndstack.ops.nondeterministic.cpu.forward import (
     find_kept,
     first_of,
@@ -287,28 +293,37 @@ def uncovered(shape, past, adjoint, later, t, work, room):
     for g in range(groups):
         last = lowest + 4 * g + 3
         work.counts[g] = ((last if last < t - 2 else t - 2) - low) * K
+    paired = Q == 2
     for y in range(S):
         for r in range(Q):
             work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
+        if paired:
+            one, two = places.each[y * places.size + lowest :], places.each[(S + y) * places.size + lowest :]
+            dots_of_pairs(X, one, two, work.counts, groups, adjoint.chart, work.pos, work.products)
         for u in range(Q):
             b = u * S + y
-            each = places.each[b * places.size + lowest :]
-            dots(X, each, work.counts, groups, adjoint.chart, work.pos, Q, work.products)
+            if not paired:
+                each = places.each[b * places.size + lowest :]
+                dots(X, each, work.counts, groups, adjoint.chart, work.pos, Q, work.products)
             for r in range(Q):
                 place = (lowest - low) * K + b
                 target, source = r * wide + 32 + place, r * room + place
                 scale = work.epop[r * S + y]
-                _put_sums(work.products, Q, r, count, scale, work.popped, source, later.back, target, K)
+                apart, first = (16, 8 * u + 4 * r) if paired else (4 * Q, 4 * r)
+                _put_sums(
+                    work.products, apart, first, count, scale, work.popped, source, later.back, target, K
+                )
 
 
 @kernel_loop
-def _put_sums(products, many, r, count, scale, popped, source, out, place, step):
-    """out[place + k * step] = scale * sum k of r, for k < count; of the sums that `dots` has left.
+def _put_sums(products, apart, first, count, scale, popped, source, out, place, step):
+    """out[place + k * step] = scale * sum k, for k < count; of the sums that `dots` has left.
 
-    Where popped[source + k * step] is 0, so is `out`.
+    Sums come in groups of four, which begin at `first` and are `apart`. Where popped[source + k * step] is 0,
+    so is `out`.
     """
     for k in range(count):
-        total = scale * products[4 * ((k >> 2) * many + r) + (k & 3)]
+        total = scale * products[(k >> 2) * apart + first + (k & 3)]
         out[place + k * step] = total if popped[source + k * step] != 0 else 0
 
 

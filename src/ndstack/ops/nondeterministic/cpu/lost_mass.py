@@ -78,9 +78,7 @@ def nothing_lost(shape, past, t, push, replace, pop, work, room, floor):
         floor: the smallest positive number of the chart before step t.
     """
     Q, K = shape.states, shape.states * shape.symbols
-    before, after = past.log_alpha[t - 1], past.log_total[t]
     tiny, floor = _tiny(past.chart), floor if floor < 1.0 else 1.0
-    bound = math.log(tiny) - math.log(floor)
     fine = True
     length = (t if shape.band == 0 else shape.band - 1) * K
     for r in range(Q):
@@ -88,6 +86,35 @@ def nothing_lost(shape, past, t, push, replace, pop, work, room, floor):
         for y in range(shape.symbols):
             b = r * shape.symbols + y
             fine &= work.uncovered[b] == 0.0 or work.epop[b] * least * floor >= tiny
+    if _least(work.joint, 2 * K * K) * floor >= tiny and _least(work.exponents, K * Q) * floor >= tiny:
+        return fine  # all weights of push, replace and pop are positive, as they mostly are
+    return fine and _weights_kept(shape, past, t, push, replace, pop, work, tiny, floor)
+
+
+@kernel_loop
+def _least(values, count):
+    """The least of the first numbers of an array; four comparisons at a time do not wait for each other."""
+    a = b = c = d = values[0]
+    for j in range(0, count - 3, 4):
+        a = values[j] if values[j] < a else a
+        b = values[j + 1] if values[j + 1] < b else b
+        c = values[j + 2] if values[j + 2] < c else c
+        d = values[j + 3] if values[j + 3] < d else d
+    for j in range(count - count % 4, count):
+        a = values[j] if values[j] < a else a
+    a, b = (a if a < b else b), (c if c < d else d)
+    return a if a < b else b
+
+
+@kernel
+def _weights_kept(shape, past, t, push, replace, pop, work, tiny, floor):
+    """Whether the weights of step t are large enough that no product with a number of the chart underflows.
+
+    Weights of 0 underflow nothing, if their logarithms are -inf.
+    """
+    Q, K = shape.states, shape.states * shape.symbols
+    before, after = past.log_alpha[t - 1], past.log_total[t]
+    bound, fine = math.log(tiny) - math.log(floor), True
     for d in range(K):
         if before[d] == -math.inf:
             continue

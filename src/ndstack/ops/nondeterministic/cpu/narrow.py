@@ -10,7 +10,18 @@ from __future__ import annotations
 import numba
 from llvmlite.binding import get_host_cpu_features
 
-from ndstack.ops.runtime.simd import fma, kernel_loop, lanes, load, plus, spread, store, store_sums, zeros
+from ndstack.ops.runtime.simd import (
+    fma,
+    kernel,
+    kernel_loop,
+    lanes,
+    load,
+    plus,
+    spread,
+    store,
+    store_sums,
+    zeros,
+)
 
 
 def is_narrow() -> bool:
@@ -117,3 +128,11 @@ def dots2(X, off, lengths, groups, Y, pos, r, many, res):
         i = 4 * (g * many + r)
         store_sums(res, i, a0, a1, a2, a3)
         store_sums(res, i + 4, b0, b1, b2, b3)
+
+
+@kernel
+def dots_of_pairs(X, one, two, lengths, groups, Y, pos, res):
+    """As `blocks` says."""
+    first = groups - groups  # no literal, for which numba would compile `dots2` again
+    dots2(X, one, lengths, groups, Y, pos, first, first + 4, res)
+    dots2(X, two, lengths, groups, Y, pos, first, first + 4, res[8:])
