@@ -54,8 +54,9 @@ def weight_gradients(
         before: [B, n, R + H], the reading and the hidden state before each step.
         hidden: [B, n, H], those after each step.
     """
-    parts = [part.flatten(0, 1) for part in (grad_gates, grad_controls, before, hidden)]
-    return _products(*parts, before.shape[2] - hidden.shape[2])
+    by_gates, by_controls = grad_gates.flatten(0, 1), grad_controls.flatten(0, 1)
+    reading_size = before.shape[2] - hidden.shape[2]
+    return _products(by_gates, by_controls, before.flatten(0, 1), hidden.flatten(0, 1), reading_size)
 
 
 def weight_gradients_of_steps(steps: Sequence[tuple[Tensor, ...]]) -> LSTMWeights:
