@@ -169,18 +169,17 @@ class Nondeterministic(Stack[NondeterministicState]):
                 After that the stack forgets, as if `capacity + 1` were its window. Such steps have no
                 derivatives, and each costs what the last one costs.
         """
-        batch_size, kinds = check_size("batch_size", batch_size, 0), self.states * self.symbols
+        batch_size = check_size("batch_size", batch_size, 0)
         dtype = torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)
-        first = torch.zeros(batch_size, 1, kinds, dtype=dtype, device=device)
-        first[:, :, 0] = 1.0
-        vectors = attention = None
-        if self.bottom is not None:
-            vectors = torch.sigmoid(self.bottom).to(first).expand(batch_size, 1, -1)
-            attention = first[..., None]
-        reading = self._reading(first, attention, vectors)[:, 0]
+        reading, vectors = torch.zeros(batch_size, self.reading_size, dtype=dtype, device=device), None
+        if self.bottom is None:
+            reading[:, 0] = 1.0
+        else:
+            vectors = torch.sigmoid(self.bottom).to(reading).expand(batch_size, 1, -1)
+            reading = torch.nn.functional.pad(vectors[:, 0], (0, self.reading_size - self.push_size))
         if capacity is None:
             return NondeterministicState(reading, vectors, (), None, 0)
-        chart = start_fixed(self.setting(), batch_size, check_size("capacity", capacity), first.device)
+        chart = start_fixed(self.setting(), batch_size, check_size("capacity", capacity), reading.device)
         if vectors is not None:
             vectors = torch.nn.functional.pad(vectors.detach(), (0, 0, 0, chart.slots - 1))
         return NondeterministicState(reading.detach(), vectors, (), chart, 0)
