@@ -128,6 +128,7 @@ def _use_stack(stack: Stack[StateT], dtype: torch.dtype) -> None:
         torch.autograd.backward(shown.sum())
         if dtype == torch.float64:  # what is too narrow continues in log space
             torch.autograd.backward(in_log_space(actions, stack.setting())[0].sum())
+            in_log_space(actions.detach(), stack.setting())
 
 
 def _sample() -> None:

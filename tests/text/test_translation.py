@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from ndstack.errors import DatasetError
+from ndstack.errors import DatasetError, NdstackError
 from ndstack.nn import build_transducer, greedy
-from ndstack.text.translation import as_sentence, prepare_pairs, translate, translation_scores
+from ndstack.text.translation import as_sentence, as_symbols, prepare_pairs, translate, translation_scores
 from ndstack.transductions import read_pairs
 from ndstack.transductions.pairs import pair_checksums
 from tests.commands import ndstack, ok
@@ -75,6 +75,56 @@ def test_commands(texts, tmp_path):
     found = json.loads(ok("text", "bleu", run, "--beam", 2, "--json"))
     assert found.keys() == {"split", "sentences", "bleu", "chrf"}
     assert ok("text", "bleu", run, "--split", "train").startswith("BLEU ")
+
+
+@pytest.mark.parametrize("tokenize", ["spaces", "words", "subwords"])
+def test_sentences_are_divided_as_the_pairs_were(texts, tmp_path, tokenize):
+    out = tmp_path / "out"
+    data = prepare_pairs(*texts, out, split=(3, 1, 1), tokenize=tokenize, size=30)
+    lines = [line for line in GERMAN if line]
+    for line, pair in zip(lines, [*data.train, *data.validation, *data.test], strict=True):
+        assert as_symbols(line, set(data.source), out) == pair.source
+        assert as_symbols(" ".join(pair.source), set(data.source), out) == pair.source
+
+
+def test_symbols_without_a_folder():
+    assert as_symbols("abba", {"a", "b"}) == "abba"
+    assert as_symbols("push-a pop x", {"push-a", "pop"}) == ("push-a", "pop", "x")
+    assert as_symbols("the dog", {"the", "<unk>"}) == ("the", "<unk>")
+    assert as_symbols("▁the ▁dog", {"▁the", "▁dog"}) == ("▁the", "▁dog")
+    with pytest.raises(
+        NdstackError, match=r"plain text given to a model of subwords, but inputs.json is not"
+    ):
+        as_symbols("the dog", {"▁the", "▁dog"})
+
+
+@pytest.mark.parametrize("symbols", ["spaces", "subwords"])
+def test_plain_text_is_transduced(texts, tmp_path, symbols):
+    """With words that are not in the alphabet, and with characters that no subword has."""
+    pairs, run = tmp_path / "p", tmp_path / "run"
+    # the command as it is also called
+    ok("text", "prepare", "pairs", *texts, "--out", pairs, "--split", "3/1/1", "--symbols", symbols)
+    small = ["--max-epochs", 1, "--set", "options.hidden=4"]
+    ok("train", "--pairs", pairs, "--task", "transduce", "--model", "lstm", "--out", run, *small)
+    lines = ok("transduce", run, "ein Hund bellt Ω", "ein Hund").splitlines()
+    assert [line.split("\t")[1] for line in lines] == ["ein Hund bellt Ω", "ein Hund"]
+    assert all("▁" not in line for line in lines)
+    (pairs / "inputs.json").write_text('{"tokenize": "subwords", "subwords": "nonsense"}')
+    failed = ndstack("transduce", run, "ein Hund")
+    assert failed.returncode == 2
+    assert "does not describe subwords" in failed.stderr
+    (pairs / "inputs.json").unlink()
+    failed = ndstack("transduce", run, "ein Hund")
+    assert (failed.returncode == 2) == (symbols == "subwords")
+
+
+def test_a_text_named_pairs_is_prepared(tmp_path):
+    (tmp_path / "pairs").write_text("one two\n" * 10)
+    ok("text", "prepare", tmp_path / "pairs", "--out", tmp_path / "corpus", "--split", "8/1/1")
+    assert (
+        "pairs is neither a text file nor a folder"
+        in ndstack("text", "prepare", "pairs", "--out", tmp_path / "new").stderr
+    )
 
 
 def test_errors(texts, tmp_path):

@@ -2,9 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from ndstack.cli.app import app, as_epilog
 from ndstack.cli.arguments import (
@@ -32,7 +33,20 @@ if TYPE_CHECKING:
     from ndstack.text import Corpus as TextCorpus
     from ndstack.training import Run
 
+
+class _WithPairs(TyperGroup):
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Take `text prepare pairs SOURCE TARGET` for `text prepare-pairs SOURCE TARGET`.
+
+        A second argument tells it from `text prepare IN` with a text that is called "pairs".
+        """
+        if args[:2] == ["prepare", "pairs"] and len(args) > 2 and not args[2].startswith("-"):
+            args = ["prepare-pairs", *args[2:]]
+        return super().resolve_command(ctx, args)
+
+
 text = typer.Typer(
+    cls=_WithPairs,
     help="Natural language: corpora, perplexity, surprisals, syntactic generalization.",
     epilog=as_epilog(
         "ndstack text prepare my-text --out corpus",

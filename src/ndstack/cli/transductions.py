@@ -144,15 +144,19 @@ def transduce(
 
     By default, the likeliest symbol is chosen at every step. The first column is the log probability of the
     output given the input. If no greatest length is given, it is twice the length of the input, plus 10.
+    Sentences for a model of pairs that `ndstack text prepare-pairs` made are divided as these were, and words
+    that the model does not know become `<unk>`.
     """
     from ndstack.nn import beam_search, greedy, sample
+    from ndstack.text.translation import SPACE, as_sentence, as_symbols
     from ndstack.training import Run
     from ndstack.transductions.pairs import show
 
-    model = Run.open(run).load_transducer()
-    joined = all(len(symbol) == 1 for symbol in model.source)
+    folder = Run.open(run)
+    model, pairs = folder.load_transducer(), folder.config.pairs
+    subwords = any(symbol.startswith(SPACE) for symbol in model.target)
     for text in inputs:
-        word = text if joined else tuple(text.split())
+        word = as_symbols(text, frozenset(model.source), None if pairs is None else Path(pairs.folder))
         longest = max_length or 2 * len(word) + 10
         if beam is not None:
             made = beam_search(model.given([word]), [()], longest, max(beam, count))[0][:count]
@@ -166,4 +170,5 @@ def transduce(
             if as_json:
                 print(json.dumps({**row, "complete": one.complete}))
             else:
-                print(f"{one.log_probability:.3f}\t{text}\t{show(one.word)}")
+                shown = as_sentence(one.word) if subwords else show(one.word)
+                print(f"{one.log_probability:.3f}\t{text}\t{shown}")

@@ -1,15 +1,18 @@
 """Pairs of sentences for translation: prepared from parallel text, and scored with BLEU and chrF.
 
-A folder of pairs has the form of `ndstack.transductions.pairs`, and the vocabularies in `symbols.json`. Words
-are separated at spaces or punctuation, or divided into subwords by byte-pair encoding, which the package
+A folder of pairs has the form of `ndstack.transductions.pairs`, the vocabularies in `symbols.json`, and in
+`inputs.json` how inputs are divided into symbols, so that a trained model can be given plain text. Words are
+separated at spaces or punctuation, or divided into subwords by byte-pair encoding, which the package
 `tokenizers` learns from the training part; `▁` stands for the space before a word. The scores are those of
 the package `sacrebleu`.
 """
 
+import dataclasses
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from ndstack import files
@@ -29,6 +32,7 @@ TokenizePairs = Literal["spaces", "words", "subwords"]
 SPACE = "▁"
 """What stands for the space before a word, in subwords."""
 PARTS = ("train", "validation", "test")
+INPUTS = "inputs.json"
 DEFAULT_SIZE = 8000
 """The number of subwords if no size is given."""
 
@@ -76,6 +80,7 @@ def prepare_pairs(
             (draft / f"{part}.tsv").write_text("".join(row + "\n" for row in rows), encoding="utf-8")
         symbols = {name: side.symbols for name, side in zip(("source", "target"), divided, strict=True)}
         (draft / SYMBOLS).write_text(json.dumps(symbols, ensure_ascii=False) + "\n", encoding="utf-8")
+        (draft / INPUTS).write_text(divided[0].description() + "\n", encoding="utf-8")
     return read_pairs(out)
 
 
@@ -109,20 +114,88 @@ class _Side:
     def __call__(self, line: str) -> list[str]:
         return [symbol if symbol in self._known else UNKNOWN for symbol in self._symbols(line)]
 
+    def description(self) -> str:
+        """Return how lines are divided, as JSON; see `as_symbols`."""
+        return json.dumps(
+            {"tokenize": self.tokenize, "subwords": self.learned and self.learned.to_str()},
+            ensure_ascii=False,
+        )
+
     def _symbols(self, line: str) -> list[str]:
-        if self.learned is None:
-            return separate(line, "words" if self.tokenize == "words" else "spaces")
-        return list(self.learned.encode(line).tokens)
+        return _divided(line, self.tokenize, self.learned)
 
 
-def _learn_subwords(lines: Sequence[str], size: int) -> "Tokenizer":
-    """Return byte-pair encoding with this number of subwords."""
+def _divided(line: str, tokenize: TokenizePairs, learned: "Tokenizer | None") -> list[str]:
+    if learned is None:
+        return separate(line, "words" if tokenize == "words" else "spaces")
+    return list(learned.encode(line).tokens)
+
+
+def as_symbols(text: str, alphabet: Collection[str], folder: Path | None = None) -> Word:
+    """Return an input of a transducer as its symbols.
+
+    A text is divided as the training pairs were, if `prepare_pairs` made them, or else at spaces; if all
+    symbols are characters, it is taken as it is. Symbols that are not in the alphabet become `<unk>`, if that
+    is in it.
+
+    Args:
+        text: a sentence, or symbols with spaces between them.
+        alphabet: the symbols of inputs.
+        folder: the folder of the training pairs, if they were read from files.
+    """
+    if all(len(symbol) == 1 for symbol in alphabet):
+        return text
+    symbols = text.split()
+    if not all(symbol in alphabet for symbol in symbols) or not text.startswith(SPACE):
+        symbols = _as_prepared(text, alphabet, folder)
+    if UNKNOWN in alphabet:
+        symbols = [symbol if symbol in alphabet else UNKNOWN for symbol in symbols]
+    return tuple(symbols)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Inputs:
+    """What `inputs.json` holds."""
+
+    tokenize: TokenizePairs
+    subwords: str | None
+
+
+def _as_prepared(text: str, alphabet: Collection[str], folder: Path | None) -> list[str]:
+    path = None if folder is None else folder / INPUTS
+    if path is None or not path.is_file():
+        if any(symbol.startswith(SPACE) for symbol in alphabet):
+            raise NdstackError(
+                f"plain text given to a model of subwords, but {path or INPUTS} is not there, which says how "
+                "it is divided; give subwords with spaces between them, or prepare the pairs again"
+            )
+        return text.split()
+    how = files.read_json_as(path, _Inputs, "how inputs are divided")
+    if how.subwords is None:
+        return _divided(text, how.tokenize, None)
     try:
-        from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+        return _divided(text, how.tokenize, _tokenizers().Tokenizer.from_str(how.subwords))
+    except NdstackError:
+        raise
+    except Exception as error:  # of this kind are the errors of the package
+        raise DatasetError(f"{path} does not describe subwords: {error}") from None
+
+
+def _tokenizers() -> ModuleType:
+    try:
+        import tokenizers
     except ImportError:
         raise NdstackError(
             "subwords need the package tokenizers: pip install 'ndstack[translation]'"
         ) from None
+    return tokenizers
+
+
+def _learn_subwords(lines: Sequence[str], size: int) -> "Tokenizer":
+    """Return byte-pair encoding with this number of subwords."""
+    _tokenizers()
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
     learned = Tokenizer(models.BPE(unk_token=UNKNOWN))
     learned.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE)
     trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=[UNKNOWN], show_progress=False)

@@ -75,7 +75,7 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
             return super().run(stack, inputs, weights, lstm_state, state)
         if isinstance(chart, DeviceChart) or (chart is None and not stack.compiled(inputs)):
             return self._run_on_device(stack, inputs, weights, lstm_state, state)
-        if not inputs.is_cpu or (state.time and chart is None):
+        if not inputs.is_cpu or (state.time if chart is None else chart.only_in_log_space):
             return super().run(stack, inputs, weights, lstm_state, state)
         if chart is None:
             chart = start_chart(stack.setting(), state.batch_size, inputs.shape[1], inputs.dtype)

@@ -59,6 +59,8 @@ def _describe(value: object, tensors: dict[str, Tensor]) -> dict[str, object]:
     if isinstance(value, DeviceChart):
         numbers = {name: _describe(part, tensors) for name, part in value.pack().items()}
         return {"device_chart": {"automaton": value.store.automaton, "time": value.time, **numbers}}
+    if isinstance(value, Chart) and value.only_in_log_space:
+        return {"value": None}  # it is made again from the history
     if isinstance(value, Chart):
         packed = value.pack()
         parts = {"columns": packed.columns, "lost": packed.lost}

@@ -7,7 +7,7 @@
 | `guarded_steps.py` | steps after steps, for stacks that carry a chart |
 | `precision_guard.py`, `precision_limits.py`, `precision_margin.py` | where wider formats take over |
 | `invalid_sequences.py` | what becomes of sequences that are given a nan |
-| `log_space.py` | readings and attention by `reference.py`, with the sums of `cpu/log_semiring.py` |
+| `log_space.py` | by `reference.py` with the sums of `cpu/log_semiring.py`, or by `cpu/scaled_chart.py` |
 | `chart.py`, `store.py` | the chart as one value, and its memory |
 | `cpu/` | compiled; `forward.py` is one step (push, replace, pop), `backward.py` its gradient |
 | `portable/` | torch operations, for any device |

@@ -64,7 +64,8 @@ class Chart:
             is smaller once the chart has been moved.
         links: what represents the chart in the graph of derivatives; the token, if it is part of a chain.
         chain: the chain of steps that the chart is part of.
-        log_space: the same charts in log space, if there is a sequence that float64 has lost.
+        log_space: the same charts in log space, if there is a sequence that float64 has lost. Without a
+            window, these alone are continued from then on, and the store is empty.
     """
 
     store: Store
@@ -110,6 +111,21 @@ class Chart:
     def tensors(self) -> tuple[Tensor, ...]:
         """All tensors that hold numbers."""
         return *self.store.tensors, self.lost
+
+    @property
+    def only_in_log_space(self) -> bool:
+        """Whether the store is empty."""
+        return self.log_space is not None and self.store.layout.band == 0
+
+    def continued_by(self, log_space: LogSpaceChart, steps: int) -> Chart:
+        """The charts so many steps later, which are known in log space."""
+        at, store = self.store.layout, self.store
+        if at.band:
+            return dataclasses.replace(self, time=self.time + steps, log_space=log_space)
+        if not self.only_in_log_space:
+            nothing = layout(at.states, at.symbols, 1, 0)
+            store = Store.empty(store.batch, nothing, store.bottom_fix, store.dtype)
+        return Chart(store, self.lost, self.time + steps, zero_links(store), log_space=log_space)
 
     def requires_grad(self) -> bool:
         """Whether derivatives with respect to the chart are wanted."""
@@ -231,7 +247,7 @@ class Chart:
         known = (at.states, at.symbols, at.band, self.store.bottom_fix) == automaton
         return (
             known
-            and 0 <= self.time < at.times
+            and (0 <= self.time < at.times or self.only_in_log_space)
             and len(parts) == 6 + (2 if self.chain is None else 1)
             and all(isinstance(part, Tensor) and part.layout is torch.strided for part in parts)
             and all(

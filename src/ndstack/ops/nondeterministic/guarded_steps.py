@@ -2,8 +2,8 @@
 
 A stack carries, beside its chart, the log weights of all steps so far. Where a chart in float32 is not to be
 trusted, it is made again from these in float64; where float64 is not enough, the readings come from log
-space. With a window the log weights are forgotten after a while, if log space has not been needed; so charts
-with a window are in float64 from the beginning.
+space, and without a window so do those of all further steps. With a window the log weights are forgotten
+after a while, if log space has not been needed; so charts with a window are in float64 from the beginning.
 
 On the CPU this is done by compiled code, after every call; on other devices by torch operations, as
 `portable.steps` says.
@@ -11,7 +11,6 @@ On the CPU this is done by compiled code, after every call; on other devices by 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import warnings
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from torch import Tensor
 from ndstack.errors import NdstackError
 from ndstack.ops.nondeterministic.chart import Chart
 from ndstack.ops.nondeterministic.cpu.steps import advance
-from ndstack.ops.nondeterministic.log_space import LogSpaceChart, ending
+from ndstack.ops.nondeterministic.log_space import LogSpaceChart, by_blocks, ending
 from ndstack.ops.nondeterministic.portable import steps as on_device
 from ndstack.ops.nondeterministic.portable.chart import DeviceChart
 from ndstack.ops.nondeterministic.precision_guard import next_format, redo
@@ -32,6 +31,9 @@ from ndstack.ops.runtime import devices
 
 History = tuple[Tensor, ...]
 """Log weights of all steps so far, in chunks [B, n, A] or steps [B, A]."""
+
+MANY_STEPS = 256
+"""After so many steps, log space without derivatives is no slower than float64, and takes its place."""
 
 
 class Stepped(NamedTuple):
@@ -127,6 +129,9 @@ def _as_given(done: on_device.DeviceStepped, weights: Tensor) -> Stepped:
 def _steps(setting: Setting, chart: Chart, history: History | None, weights: Tensor) -> Stepped:
     """Steps on the CPU; the history includes their log weights."""
     steps, dtype = weights.shape[1], chart.dtype
+    if chart.only_in_log_space and chart.log_space is not None:
+        reading, attention, wide = chart.log_space.advance(weights.double(), setting.attend)
+        return Stepped(reading, attention if setting.attend else None, chart.continued_by(wide, steps))
     limit = math.inf if history is None else None
     done = advance(chart, weights.to(dtype), attend=setting.attend, limit=limit)
     if history is None:
@@ -140,6 +145,8 @@ def _steps(setting: Setting, chart: Chart, history: History | None, weights: Ten
     def in_float64() -> Stepped:
         """The whole batch, since a batch of charts has one dtype."""
         past = all_weights()
+        if past.shape[1] >= MANY_STEPS and by_blocks(setting, past):
+            return by_log_space()
         fresh = start_chart(setting, past.shape[0], past.shape[1], torch.float64)
         reading, attention, chart = _steps(setting, fresh, history, past)
         return Stepped(reading[:, -steps:], None if attention is None else attention[:, -steps:], chart)
@@ -149,15 +156,15 @@ def _steps(setting: Setting, chart: Chart, history: History | None, weights: Ten
         wide, given = chart.log_space, weights.double()
         if wide is None:
             given = all_weights()
-            wide = LogSpaceChart.start(setting, len(given), given.shape[1] if setting.window is None else 0)
-        better, places, wide = wide.advance(given)
+            room = given.shape[1] if setting.window is None else 0
+            wide = LogSpaceChart.start(setting, len(given), room, given)
+        better, places, wide = wide.advance(given, setting.attend)
         results, wider = [done.reading], [better[:, -steps:]]
         if done.attention is not None:
             results.append(done.attention)
             wider.append(ending(places[:, -steps:], done.attention.shape[-1]))
         reading, *attention = redo(results, done.untrusted(), lambda rows: [part[rows] for part in wider])
-        after = dataclasses.replace(done.chart, log_space=wide)
-        return Stepped(reading, attention[0] if attention else None, after)
+        return Stepped(reading, attention[0] if attention else None, done.chart.continued_by(wide, 0))
 
     return next_format(dtype, in_float64, by_log_space)()
 

@@ -1,6 +1,7 @@
 """Readings and attention by the reference, in log space: a backend, and the last resort of the guard.
 
 The backend has the sums of the package torch-semiring-einsum; the guard, which users wait for, compiled ones.
+Where no derivatives are wanted, and no window, the guard has a chart that is kept by blocks (`ScaledChart`).
 
 All is done in float64, since a logarithm takes digits from its number: in float32 this would be the least
 precise of the backends.
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from ndstack.ops.nondeterministic import reference
 from ndstack.ops.nondeterministic.cpu.log_semiring import COMPILED_LOG
+from ndstack.ops.nondeterministic.cpu.scaled_chart import ScaledChart
 from ndstack.ops.nondeterministic.invalid_sequences import invalid_steps, mark, withhold
 from ndstack.ops.nondeterministic.semirings import LOG, Semiring
 from ndstack.ops.nondeterministic.settings import Setting, shaped
@@ -58,6 +60,9 @@ def _by_equations(
     Log space knows no negative numbers, so the vectors of a sequence are shifted to be positive; zeta is
     linear in them, and the shift comes off the reading again.
     """
+    if vectors is None and by_blocks(setting, actions):
+        logs = ScaledChart.start(setting, *actions.shape[:2]).advance(actions, setting.attend)
+        return _shares(*logs[:2], setting.attend)[1:]
     shift = shifted = low = None
     if vectors is not None:
         vectors = vectors.double()
@@ -73,7 +78,9 @@ def _by_equations(
         bottom_fix=setting.bottom_fix,
         semiring=_semiring(setting, actions),
     )
-    total, reading, attention = _shares(weights.alpha, weights.places, setting)
+    total, reading, attention = _shares(
+        weights.alpha.flatten(2), weights.places.flatten(2, 3), setting.attend
+    )
     if weights.vectors is not None and shift is not None:
         numerators = weights.vectors.flatten(2, 3)
         reading = quotient(numerators, total[..., None]) - shift[..., None, None] * reading[..., None]
@@ -85,11 +92,16 @@ def _semiring(setting: Setting, like: Tensor) -> Semiring:
     return COMPILED_LOG if setting.backend != "reference" and compilable(like) else LOG
 
 
-def _shares(alpha: Tensor, places: Tensor, setting: Setting) -> tuple[Tensor, Tensor, Tensor]:
-    """The total of alpha [B, n, 1] in log space, the readings, and the attention (or nothing)."""
-    alpha, places = alpha.flatten(2), places.flatten(2, 3)
+def by_blocks(setting: Setting, actions: Tensor) -> bool:
+    """Whether a `ScaledChart` can be used for these actions."""
+    wanted = torch.is_grad_enabled() and actions.requires_grad
+    return setting.window is None and not wanted and _semiring(setting, actions) is COMPILED_LOG
+
+
+def _shares(alpha: Tensor, places: Tensor, attend: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The total [B, n, 1] of log alpha [B, n, K], the readings, and the attention (or nothing)."""
     total = log_sum(alpha)[..., None]
-    attention = quotient(places, alpha[..., None]) if setting.attend else alpha.new_zeros(0)
+    attention = quotient(places, alpha[..., None]) if attend else alpha.new_zeros(0)
     return total, quotient(alpha, total), attention
 
 
@@ -101,24 +113,27 @@ class LogSpaceChart:
         invalid: [B], which sequences have become invalid (see `invalid_sequences`); None if there is none.
     """
 
-    stepper: reference.Stepper
+    chart: reference.Stepper | ScaledChart
     setting: Setting
     invalid: Tensor | None = None
 
     @classmethod
-    def start(cls, setting: Setting, batch: int, steps: int) -> Self:
-        """Charts at time 0, with room for `steps` steps."""
-        kinds = (setting.states, setting.symbols)
-        like = torch.empty(batch, steps, *kinds, setting.states, dtype=torch.float64)
-        semiring = _semiring(setting, like)
-        return cls(reference.Stepper(like, None, setting.window, setting.bottom_fix, semiring), setting)
+    def start(cls, setting: Setting, batch: int, steps: int, like: Tensor) -> Self:
+        """Charts at time 0, with room for `steps` steps.
+
+        Args:
+            like: the actions; the kind of chart depends on whether derivatives by them are wanted.
+        """
+        if by_blocks(setting, like):
+            return cls(ScaledChart.start(setting, batch, steps), setting)
+        return cls(start_stepper(setting, batch, steps), setting)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> LogSpaceChart:
         """The same charts with every tensor changed."""
         invalid = None if self.invalid is None else change(self.invalid)
-        return LogSpaceChart(self.stepper.map(change), self.setting, invalid)
+        return LogSpaceChart(self.chart.map(change), self.setting, invalid)
 
-    def advance(self, actions: Tensor) -> tuple[Tensor, Tensor, LogSpaceChart]:
+    def advance(self, actions: Tensor, attend: bool) -> tuple[Tensor, Tensor, LogSpaceChart]:
         """Readings [B, n, K], attention [B, n, K, j] (or the readings again), and the charts afterwards.
 
         The last place of the attention is that of the element pushed by the last step; places that are
@@ -126,32 +141,70 @@ class LogSpaceChart:
 
         Args:
             actions: [B, n, A], log weights in float64.
+            attend: whether the attention is wanted.
         """
         invalid = invalid_steps(actions)
         if self.invalid is not None:
             before = self.invalid[:, None].expand(actions.shape[:2])
             invalid = before if invalid is None else before | invalid
         nothing = torch.zeros(actions.shape[:2], dtype=torch.bool)
-        valid = shaped(withhold(actions, nothing if invalid is None else invalid), self.setting)
-        steps, window, stepper = actions.shape[1], self.setting.window, self.stepper
-        chunk = steps if window is None else max(window, _FEWEST_STEPS)
-        readings, attentions = [], []
-        for first in range(0, steps, chunk):
-            end = min(first + chunk, steps)
-            stepper = stepper.successor(end - first)
-            results = [stepper.step(*(part[:, t] for part in valid)) for t in range(first, end)]
-            alpha, places = (torch.stack(parts, 1) for parts in zip(*results, strict=True))
-            _, reading, attention = _shares(alpha, places[..., : stepper.time + 1], self.setting)
-            readings.append(reading)
-            if self.setting.attend:
-                attentions.append(torch.nn.functional.pad(attention, (0, steps - end)))
-        width = max((part.shape[-1] for part in attentions), default=0)
-        reading = torch.cat(readings, 1)
-        attention = torch.cat([ending(part, width) for part in attentions], 1) if attentions else reading
+        valid = withhold(actions, nothing if invalid is None else invalid)
+        chart: reference.Stepper | ScaledChart = self.chart
+        if isinstance(chart, ScaledChart) and by_blocks(self.setting, valid):
+            alpha, places, chart = chart.advance(valid, attend)
+            _, reading, attention = _shares(alpha, places, attend)
+        else:
+            stepper = _stepper_of(chart) if isinstance(chart, ScaledChart) else chart
+            reading, attention, chart = _advance_stepper(stepper, self.setting, valid, attend)
+        attention = attention if attend else reading
         if invalid is None:
-            return reading, attention, LogSpaceChart(stepper, self.setting)
-        after = LogSpaceChart(stepper, self.setting, invalid[:, -1])
+            return reading, attention, LogSpaceChart(chart, self.setting)
+        after = LogSpaceChart(chart, self.setting, invalid[:, -1])
         return mark(reading, invalid), mark(attention, invalid), after
+
+
+def start_stepper(setting: Setting, batch: int, steps: int) -> reference.Stepper:
+    """The charts of the reference at time 0."""
+    kinds = (setting.states, setting.symbols)
+    like = torch.empty(batch, steps, *kinds, setting.states, dtype=torch.float64)
+    semiring = _semiring(setting, like)
+    return reference.Stepper(like, None, setting.window, setting.bottom_fix, semiring)
+
+
+def _stepper_of(chart: ScaledChart) -> reference.Stepper:
+    """The same charts as the reference has them, without derivatives so far."""
+    setting, time = chart.setting, chart.time
+    gamma, alpha = chart.logarithms()
+    stepper = start_stepper(setting, len(alpha), time)
+    kinds = (setting.states, setting.symbols)
+    stepper.chart.gamma.copy_(gamma.view(*gamma.shape[:3], *kinds, *kinds))
+    stepper.chart.alpha.copy_(alpha.view(*alpha.shape[:2], *kinds))
+    stepper.time = time
+    stepper.filled.reached(time)
+    return stepper
+
+
+def _advance_stepper(
+    stepper: reference.Stepper, setting: Setting, actions: Tensor, attend: bool
+) -> tuple[Tensor, Tensor, reference.Stepper]:
+    """Readings, attention (or nothing) and charts after further steps of the reference."""
+    parts, steps, window = shaped(actions, setting), actions.shape[1], setting.window
+    chunk = steps if window is None else max(window, _FEWEST_STEPS)
+    readings, attentions = [], []
+    for first in range(0, steps, chunk):
+        end = min(first + chunk, steps)
+        stepper = stepper.successor(end - first)
+        results = [stepper.step(*(part[:, t] for part in parts)) for t in range(first, end)]
+        alpha, places = (torch.stack(some, 1) for some in zip(*results, strict=True))
+        alpha, places = alpha.flatten(2), places[..., : stepper.time + 1].flatten(2, 3)
+        _, reading, attention = _shares(alpha, places, attend)
+        readings.append(reading)
+        if attend:
+            attentions.append(torch.nn.functional.pad(attention, (0, steps - end)))
+    width = max((part.shape[-1] for part in attentions), default=0)
+    reading = torch.cat(readings, 1)
+    attention = torch.cat([ending(part, width) for part in attentions], 1) if attentions else reading
+    return reading, attention, stepper
 
 
 def ending(places: Tensor, width: int) -> Tensor:
