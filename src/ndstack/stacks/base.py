@@ -109,8 +109,8 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
 
     @property
     def idle(self) -> tuple[float, ...]:
-        """Logits of a step that changes nothing; there are some if there is a `scan_in_graph`."""
-        raise NotImplementedError
+        """Logits of a step that changes nothing; empty if there is no `scan_in_graph`."""
+        return ()
 
     @property
     def control_size(self) -> int:
