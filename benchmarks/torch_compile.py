@@ -140,6 +140,7 @@ def networks(size: Size) -> dict[str, Callable[[], torch.nn.Module]]:
         "RNS 2-3": lambda: Nondeterministic(2, 3),
         "Sup. 10": lambda: Superposition(10),
         "Strat. 10": lambda: Stratification(10),
+        "VRNS 2-2-5": lambda: Nondeterministic(2, 2, 5),
     }
 
     def rnn(stack: str) -> StackRNN:
@@ -165,6 +166,7 @@ def networks(size: Size) -> dict[str, Callable[[], torch.nn.Module]]:
     layer = "`TransformerEncoderLayer`"
     found |= {
         "tagger, `StackAttention`, Sup. 10": lambda: Around(StackAttention(units, Superposition(10)), units),
+        "tagger, `StackRNN`, VRNS 2-2-5": functools.partial(tagger, "VRNS 2-2-5"),
         "tagger, `torch.nn.LSTM`": lambda: Around(torch.nn.LSTM(units, units, batch_first=True), units),
         "tagger, a layer that does nothing": lambda: Around(Nothing(breaks=False), units),
         "tagger, a break that does nothing": lambda: Around(Nothing(breaks=True), units),

@@ -26,6 +26,9 @@ LAYERS = {
     "rns": lambda: StackRNN(6, 4, Nondeterministic(2, 2)),
     "ns": lambda: StackRNN(6, 4, Nondeterministic(2, 2, normalized=True, read_states=False)),
     "old bottom": lambda: StackRNN(6, 4, Nondeterministic(2, 2, bottom_fix=False), output_reading=True),
+    "vectors": lambda: StackRNN(6, 4, Nondeterministic(2, 2, 3)),
+    "window": lambda: StackRNN(6, 4, Nondeterministic(1, 2, window=3)),
+    "both": lambda: StackRNN(6, 4, Nondeterministic(1, 2, 2, read_states=False, window=2)),
     "sup": lambda: StackRNN(6, 4, Superposition(3)),
     "sup, three shallow ones": lambda: StackRNN(6, 4, Superposition((2, 2, 2), depth=4)),
     "strat": lambda: StackRNN(6, 4, Stratification(3), output_reading=True),
@@ -39,8 +42,6 @@ LAYERS = {
 }
 
 BROKEN = {
-    "vectors": lambda: StackRNN(6, 4, Nondeterministic(1, 2, 2)),
-    "window": lambda: StackRNN(6, 4, Nondeterministic(1, 2, window=3)),
     "gru": lambda: StackRNN(6, 4, Superposition(2), controller="gru"),
     "two layers": lambda: StackRNN(6, 4, Superposition(2), num_layers=2),
     "uneven": lambda: StackRNN(6, 4, Superposition((1, 2))),
@@ -111,7 +112,7 @@ def test_time_first_and_one_string():
     check(module, compiled(module), x)
 
 
-@pytest.mark.parametrize("name", ["rns", "sup", "strat", "attention, sup"])
+@pytest.mark.parametrize("name", ["rns", "vectors", "sup", "strat", "attention, sup"])
 def test_without_derivatives_it_is_one_graph_too(name):
     module, x = network(name), inputs()
     with torch.no_grad():
@@ -152,7 +153,7 @@ def test_lists_of_other_lengths_need_no_other_graphs():
     assert _dynamo.utils.counters["stats"]["unique_graphs"] == 2  # before the layer, and after it
 
 
-RECURRENT = ["rns", "sup", "strat", "old bottom", "in both directions", "time first"]
+RECURRENT = ["rns", "vectors", "sup", "strat", "old bottom", "in both directions", "time first"]
 
 
 @pytest.mark.parametrize("name", RECURRENT)
@@ -194,7 +195,7 @@ class WithState(torch.nn.Module):
         return output.sin(), state
 
 
-@pytest.mark.parametrize("name", ["rns", "sup", "strat", "in both directions"])
+@pytest.mark.parametrize("name", ["rns", "both", "sup", "strat", "in both directions"])
 def test_states_after_padded_strings_come_out_of_the_graph(name):
     module, lengths = WithState(LAYERS[name]()).double(), torch.tensor([7, 0, 5, 5])
     called, x, more = compiled(module), inputs(batch=4), inputs(n=2, batch=4)
@@ -280,7 +281,7 @@ def test_masks_are_checked_when_the_graph_runs():
         called(inputs(), src_mask=torch.zeros(7, 7, dtype=torch.double))
 
 
-@pytest.mark.parametrize("name", ["rns", "sup", "strat"])
+@pytest.mark.parametrize("name", ["rns", "vectors", "window", "both", "sup", "strat"])
 def test_chunks_of_a_compiled_network_are_the_whole(name):
     module = WithState(LAYERS[name]()).double()
     called = compiled(module, fullgraph=False)
@@ -298,11 +299,14 @@ def test_chunks_of_a_compiled_network_are_the_whole(name):
     )
 
 
-def test_sequences_that_float32_is_too_narrow_for(monkeypatch):
-    module, apart, calls = network("rns").float(), in_graph.apart, []
+@pytest.mark.parametrize("name", ["rns", "vectors", "window"])
+def test_sequences_that_float32_is_too_narrow_for(name, monkeypatch):
+    module, apart, calls = network(name).float(), in_graph.apart, []
     monkeypatch.setattr(in_graph, "apart", lambda work: calls.append(work) or apart(work))
     with torch.no_grad():
         module.layer.actions.weight *= 3000
+        for weight in module.layer.stack.parameters():  # the vector of the bottom
+            weight.uniform_(-1, 1)
     x = inputs(n=30).float()
     found = derivatives(module, compiled(module), x)
     assert len(calls) == 2  # forwards and backwards
@@ -312,7 +316,7 @@ def test_sequences_that_float32_is_too_narrow_for(monkeypatch):
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize("name", ["rns", "sup", "strat", "attention, sup", "attention, strat"])
+@pytest.mark.parametrize("name", ["rns", "both", "sup", "strat", "attention, sup", "attention, strat"])
 def test_what_is_kept_for_derivatives_may_be_copied(name):
     module, x = network(name), inputs()
     called = compiled(module)

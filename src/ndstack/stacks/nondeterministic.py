@@ -169,21 +169,27 @@ class Nondeterministic(Stack[NondeterministicState]):
                 After that the stack forgets, as if `capacity + 1` were its window. Such steps have no
                 derivatives, and each costs what the last one costs.
         """
-        batch_size, kinds = check_size("batch_size", batch_size, 0), self.states * self.symbols
-        dtype = torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)
-        first = torch.zeros(batch_size, 1, kinds, dtype=dtype, device=device)
-        first[:, :, 0] = 1.0
-        vectors = attention = None
-        if self.bottom is not None:
-            vectors = torch.sigmoid(self.bottom).to(first).expand(batch_size, 1, -1)
-            attention = first[..., None]
-        reading = self._reading(first, attention, vectors)[:, 0]
+        batch_size = check_size("batch_size", batch_size, 0)
+        reading, vectors = self.first(batch_size, dtype or torch.get_default_dtype(), device)
         if capacity is None:
             return NondeterministicState(reading, vectors, (), None, 0)
-        chart = start_fixed(self.setting(), batch_size, check_size("capacity", capacity), first.device)
+        chart = start_fixed(self.setting(), batch_size, check_size("capacity", capacity), reading.device)
         if vectors is not None:
             vectors = torch.nn.functional.pad(vectors.detach(), (0, 0, 0, chart.slots - 1))
         return NondeterministicState(reading.detach(), vectors, (), chart, 0)
+
+    def first(
+        self, batch: int, dtype: torch.dtype, device: torch.device | str | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return r_0 [B, R] and the vectors of the bottom, [B, 1, m] or None, in float32 or better."""
+        dtype, kinds = torch.promote_types(dtype, torch.float32), self.states * self.symbols
+        first = torch.zeros(batch, 1, kinds, dtype=dtype, device=device)
+        first[:, :, 0] = 1.0
+        vectors = attention = None
+        if self.bottom is not None:
+            vectors = torch.sigmoid(self.bottom).to(first).expand(batch, 1, -1)
+            attention = first[..., None]
+        return self._reading(first, attention, vectors)[:, 0], vectors
 
     def log_weights(self, actions: Tensor) -> Tensor:
         """Return the log weights of the given action logits [..., action_size], in the same order."""

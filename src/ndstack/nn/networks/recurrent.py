@@ -209,8 +209,8 @@ class Recurrent(Backbone):
         """Return all weights, where they are held for graphs; None if the controller has been replaced."""
         if self.held is None or self.actions is None:
             return None
-        layers = [self.actions] if self.pushed is None else [self.actions, self.pushed]
-        return [*self.held.values(), *(part for layer in layers for part in (layer.weight, layer.bias))]
+        layers = [layer for layer in (self.actions, self.pushed, self.stack) if layer is not None]
+        return [*self.held.values(), *(weight for layer in layers for weight in layer.parameters())]
 
     def read_later(self, x: Tensor, lengths: list[int], hidden: tuple[Tensor, ...]) -> RaggedState:
         """Return the state at the ends of strings that begin here."""
