@@ -1,19 +1,22 @@
-"""Training steps as they are and by `torch.compile`: `python -m benchmarks.torch_compile`, on one core.
+"""Training steps as they are and by `torch.compile`: `python -m benchmarks.torch_compile`.
 
 Both versions of a network share their weights and take turns, step by step, so that whatever else the machine
-does happens to both alike; times are those of the processor. A training step is a forward pass, a loss, a
-backward pass and a step of SGD; the network is compiled, and the rest is not. Around the layers are networks
-of a user's own: a tagger, a classifier, and a layer of torch's transformer. With a layer that does nothing,
-as part of the graph or between two graphs, or with `torch.nn.LSTM`, they show what torch takes by itself.
+does happens to both alike; times are those of the processor on one core, and elapsed ones with `--threads`. A
+training step is a forward pass, a loss, a backward pass and a step of SGD; the network is compiled, and the
+rest is not. Around the layers are networks of a user's own: a tagger, a classifier, and a layer of torch's
+transformer. With a layer that does nothing, as part of the graph or between two graphs, or with
+`torch.nn.LSTM`, they show what torch takes by itself. That is the same for networks of all sizes, so it is
+much of the time of small ones (the default: the dissertation's), and little of that of `--ordinary` ones.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,8 +25,21 @@ from ndstack.nn import StackAttention, StackRNN, Transformer, models
 from ndstack.nn.networks.transformer import LayerKind
 from ndstack.ops.runtime.tracing import untraced
 from ndstack.stacks import Nondeterministic, Stratification, Superposition
+from ndstack.stacks.base import AnyStack
 
-BATCH, LENGTH, SYMBOLS, UNITS, CLASSES = 10, 40, 8, 20, 3
+SYMBOLS, CLASSES = 8, 3
+
+
+class Size(NamedTuple):
+    """How large everything is."""
+
+    batch: int
+    length: int
+    units: int
+    d_model: int
+
+
+SMALL, ORDINARY = Size(10, 40, 20, 32), Size(32, 80, 64, 64)
 
 
 class Nothing(torch.nn.Module):
@@ -46,11 +62,11 @@ class Nothing(torch.nn.Module):
 class Around(torch.nn.Module):
     """A network of a user's own around a layer."""
 
-    def __init__(self, layer: torch.nn.Module) -> None:
+    def __init__(self, layer: torch.nn.Module, units: int) -> None:
         super().__init__()
-        self.embedding = torch.nn.Embedding(SYMBOLS + 1, UNITS)
+        self.embedding = torch.nn.Embedding(SYMBOLS + 1, units)
         self.layer = layer
-        self.output = torch.nn.Linear(UNITS, SYMBOLS + 1)
+        self.output = torch.nn.Linear(units, SYMBOLS + 1)
 
     def forward(self, symbols: Tensor) -> tuple[Tensor, None]:
         """Return logits [B, n, V+1]."""
@@ -61,19 +77,20 @@ class Around(torch.nn.Module):
 class Classifier(torch.nn.Module):
     """A network that tells classes of strings apart by the mean of what a layer gives."""
 
-    def __init__(self, layer: torch.nn.Module, padded: bool = False) -> None:
+    def __init__(self, layer: torch.nn.Module, units: int, padded: str = "") -> None:
         super().__init__()
-        self.embedding = torch.nn.Embedding(SYMBOLS + 1, UNITS)
+        self.embedding = torch.nn.Embedding(SYMBOLS + 1, units)
         self.layer = layer
-        self.output = torch.nn.Linear(UNITS, CLASSES)
+        self.output = torch.nn.Linear(units, CLASSES)
         self.padded = padded
 
     def forward(self, symbols: Tensor) -> tuple[Tensor, None]:
         """Return logits [B, 1, classes]; strings of two lengths if they are padded."""
-        given = self.embedding(symbols)
-        if self.padded:
-            lengths = [symbols.shape[1] - row % 2 for row in range(symbols.shape[0])]
-            hidden, _ = self.layer(given, lengths=lengths)
+        given, (batch, n) = self.embedding(symbols), symbols.shape
+        if self.padded == "list":
+            hidden, _ = self.layer(given, lengths=[n - row % 2 for row in range(batch)])
+        elif self.padded == "tensor":
+            hidden, _ = self.layer(given, lengths=n - torch.arange(batch) % 2)
         else:
             hidden, _ = self.layer(given)
         return self.output(hidden.mean(dim=1, keepdim=True)), None
@@ -82,17 +99,19 @@ class Classifier(torch.nn.Module):
 class Encoder(torch.nn.Module):
     """A layer of torch's transformer, between an embedding and logits."""
 
-    def __init__(self, attention: torch.nn.Module | None, d_model: int = 32) -> None:
+    def __init__(self, attention: torch.nn.Module | None, d_model: int, padded: bool = False) -> None:
         super().__init__()
         self.embedding = torch.nn.Embedding(SYMBOLS + 1, d_model)
         self.layer = torch.nn.TransformerEncoderLayer(d_model, 4, 4 * d_model, dropout=0.0, batch_first=True)
         if attention is not None:
             self.layer.self_attn = attention  # type: ignore[assignment]
         self.output = torch.nn.Linear(d_model, SYMBOLS + 1)
+        self.padded = padded
 
     def forward(self, symbols: Tensor) -> tuple[Tensor, None]:
-        """Return logits [B, n, V+1]."""
-        return self.output(self.layer(self.embedding(symbols))), None
+        """Return logits [B, n, V+1]; if strings are padded, the first symbol stands for padding."""
+        padding = symbols == 0 if self.padded else None
+        return self.output(self.layer(self.embedding(symbols), src_key_padding_mask=padding)), None
 
 
 class Disabled(torch.nn.Module):
@@ -114,37 +133,58 @@ def transformer(stack: Nondeterministic | Superposition, d_model: int) -> Transf
     return Transformer(d_model, kinds, heads=4, feedforward=4 * d_model, dropout=0.1)
 
 
-NETWORKS: dict[str, Callable[[], torch.nn.Module]] = {
-    "`StackRNN`, RNS 2-3": lambda: StackRNN(UNITS, UNITS, Nondeterministic(2, 3)),
-    "`StackRNN`, Sup. 10": lambda: StackRNN(UNITS, UNITS, Superposition(10)),
-    "`StackRNN`, Strat. 10": lambda: StackRNN(UNITS, UNITS, Stratification(10)),
-    "`LanguageModel`, RNS 2-3": lambda: models.build("rns-2-3", tuple("abcdefgh"), hidden=UNITS),
-    "`LanguageModel`, Sup. 10": lambda: models.build("sup-10", tuple("abcdefgh"), hidden=UNITS),
-    "`LanguageModel`, Sup. 10, behind `torch.compiler.disable`": lambda: Disabled(
-        models.build("sup-10", tuple("abcdefgh"), hidden=UNITS)
-    ),
-    "`Transformer` of size 32, Sup. 32": lambda: transformer(Superposition(32), 32),
-    "`Transformer` of size 32, VRNS 2-2-5": lambda: transformer(Nondeterministic(2, 2, 5), 32),
-    "`Transformer` of size 128, Sup. 64": lambda: transformer(Superposition(64), 128),
-    "around `StackRNN`, RNS 2-3": lambda: Around(StackRNN(UNITS, UNITS, Nondeterministic(2, 3))),
-    "around `StackRNN`, Sup. 10": lambda: Around(StackRNN(UNITS, UNITS, Superposition(10))),
-    "around `StackAttention`, Sup. 10": lambda: Around(StackAttention(UNITS, Superposition(10))),
-    "around `torch.nn.LSTM`": lambda: Around(torch.nn.LSTM(UNITS, UNITS, batch_first=True)),
-    "around a layer that does nothing": lambda: Around(Nothing(breaks=False)),
-    "around a break that does nothing": lambda: Around(Nothing(breaks=True)),
-    "classifier, `StackRNN`, RNS 2-3": lambda: Classifier(StackRNN(UNITS, UNITS, Nondeterministic(2, 3))),
-    "classifier, `StackRNN`, Sup. 10": lambda: Classifier(StackRNN(UNITS, UNITS, Superposition(10))),
-    "classifier with lengths, RNS 2-3": lambda: Classifier(
-        StackRNN(UNITS, UNITS, Nondeterministic(2, 3)), padded=True
-    ),
-    "classifier with lengths, Sup. 10": lambda: Classifier(
-        StackRNN(UNITS, UNITS, Superposition(10)), padded=True
-    ),
-    "`TransformerEncoderLayer`, Sup. 32": lambda: Encoder(StackAttention(32, Superposition(32))),
-    "`TransformerEncoderLayer`, VRNS 2-2-5": lambda: Encoder(StackAttention(32, Nondeterministic(2, 2, 5))),
-    "`TransformerEncoderLayer`, torch's attention": lambda: Encoder(None),
-    "`TransformerEncoderLayer`, attention that does nothing": lambda: Encoder(Nothing(breaks=False)),
-}
+def networks(size: Size) -> dict[str, Callable[[], torch.nn.Module]]:
+    """Return what is measured."""
+    units, d_model = size.units, size.d_model
+    stacks: dict[str, Callable[[], AnyStack]] = {
+        "RNS 2-3": lambda: Nondeterministic(2, 3),
+        "Sup. 10": lambda: Superposition(10),
+        "Strat. 10": lambda: Stratification(10),
+        "VRNS 2-2-5": lambda: Nondeterministic(2, 2, 5),
+    }
+
+    def rnn(stack: str) -> StackRNN:
+        return StackRNN(units, units, stacks[stack]())
+
+    def tagger(stack: str) -> Around:
+        return Around(rnn(stack), units)
+
+    def classifier(stack: str, padded: str = "") -> Classifier:
+        return Classifier(rnn(stack), units, padded)
+
+    def model() -> torch.nn.Module:
+        return models.build("sup-10", tuple("abcdefgh"), hidden=units)
+
+    found: dict[str, Callable[[], torch.nn.Module]] = {}
+    for stack in ("RNS 2-3", "Sup. 10"):
+        found |= {
+            f"tagger, `StackRNN`, {stack}": functools.partial(tagger, stack),
+            f"classifier, `StackRNN`, {stack}": functools.partial(classifier, stack),
+            f"with `lengths` in a tensor, {stack}": functools.partial(classifier, stack, "tensor"),
+            f"with `lengths` in a list, {stack}": functools.partial(classifier, stack, "list"),
+        }
+    layer = "`TransformerEncoderLayer`"
+    found |= {
+        "tagger, `StackAttention`, Sup. 10": lambda: Around(StackAttention(units, Superposition(10)), units),
+        "tagger, `StackRNN`, VRNS 2-2-5": functools.partial(tagger, "VRNS 2-2-5"),
+        "tagger, `torch.nn.LSTM`": lambda: Around(torch.nn.LSTM(units, units, batch_first=True), units),
+        "tagger, a layer that does nothing": lambda: Around(Nothing(breaks=False), units),
+        "tagger, a break that does nothing": lambda: Around(Nothing(breaks=True), units),
+        f"{layer}, Sup. 32": lambda: Encoder(StackAttention(d_model, Superposition(32)), d_model),
+        f"{layer}, Sup. 32, padding": lambda: Encoder(
+            StackAttention(d_model, Superposition(32)), d_model, padded=True
+        ),
+        f"{layer}, VRNS 2-2-5": lambda: Encoder(StackAttention(d_model, Nondeterministic(2, 2, 5)), d_model),
+        f"{layer}, torch's attention": lambda: Encoder(None, d_model),
+        f"{layer}, attention that does nothing": lambda: Encoder(Nothing(breaks=False), d_model),
+    }
+    found |= {f"`StackRNN`, {stack}": functools.partial(rnn, stack) for stack in stacks}
+    return found | {
+        "`LanguageModel`, RNS 2-3": lambda: models.build("rns-2-3", tuple("abcdefgh"), hidden=units),
+        "`LanguageModel`, Sup. 10": model,
+        "`LanguageModel`, Sup. 10, behind `torch.compiler.disable`": lambda: Disabled(model()),
+        "`Transformer` of size 128, Sup. 64": lambda: transformer(Superposition(64), 128),
+    }
 
 
 class Steps:
@@ -152,24 +192,24 @@ class Steps:
 
     def __init__(self, network: torch.nn.Module, called: Callable[[Tensor], tuple[Tensor, object]]) -> None:
         self.called = called
+        self.clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
         self.optimizer = torch.optim.SGD(network.parameters(), lr=1e-6)
 
     def step(self, given: Tensor) -> float:
-        """Make a training step, and return its milliseconds of the processor."""
-        began = time.process_time()
+        """Make a training step, and return its milliseconds."""
+        began = self.clock()
         self.optimizer.zero_grad()
         self.called(given)[0].log_softmax(dim=2).sum().backward()
         self.optimizer.step()
-        return 1000 * (time.process_time() - began)
+        return 1000 * (self.clock() - began)
 
 
-def measure(name: str, repetitions: int) -> tuple[float, float, float]:
+def measure(make: Callable[[], torch.nn.Module], size: Size, repetitions: int) -> tuple[float, float, float]:
     """Return the medians of both, and the median of the ratios of pairs of steps."""
     torch.manual_seed(0)
-    network = NETWORKS[name]()
-    size = getattr(network, "input_size", None)
-    symbols = torch.randint(SYMBOLS, (BATCH, LENGTH))
-    given = symbols if size is None else torch.randn(BATCH, LENGTH, size)
+    network = make()
+    numbers, shape = getattr(network, "input_size", None), (size.batch, size.length)
+    given = torch.randint(SYMBOLS, shape) if numbers is None else torch.randn(*shape, numbers)
     torch.compiler.reset()
     plain, compiled = Steps(network, network), Steps(network, torch.compile(network))
     for _ in range(5):
@@ -189,12 +229,15 @@ def main() -> None:
     )
     parser.add_argument("--repetitions", type=int, default=300, help="pairs of steps (default: %(default)s)")
     parser.add_argument("--only", default="", help="networks whose names contain this")
+    parser.add_argument("--ordinary", action="store_true", help=f"{ORDINARY} in place of {SMALL}")
+    parser.add_argument("--threads", type=int, default=1, help="of torch (default: %(default)s)")
     options = parser.parse_args()
-    torch.set_num_threads(1)
+    size = ORDINARY if options.ordinary else SMALL
+    torch.set_num_threads(options.threads)
     print("| network | as it is | compiled | compiled / as it is |\n|---|---|---|---|")
-    for name in NETWORKS:
+    for name, make in networks(size).items():
         if options.only in name:
-            plain, compiled, ratio = measure(name, options.repetitions)
+            plain, compiled, ratio = measure(make, size, options.repetitions)
             print(f"| {name} | {plain:.2f} ms | {compiled:.2f} ms | {ratio:.2f} |", flush=True)
 
 

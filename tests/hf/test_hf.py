@@ -171,6 +171,31 @@ def test_trainer_with_checkpoints_and_what_it_learned_comes_back(tmp_path):
     assert load(tmp_path / "own").cross_entropy(strings, per="symbol").item() == pytest.approx(after)
 
 
+def test_a_run_that_was_tuned_is_a_run_again(tmp_path):
+    """From Python, by way of files, and by what `Trainer` saves."""
+    name = "zoo:dyck/sup-10"
+    model, tokenizer = from_run(name)
+    arguments = transformers.TrainingArguments(
+        tmp_path / "out", max_steps=2, report_to=[], save_steps=2, disable_tqdm=True, use_cpu=True
+    )
+    collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
+    data = [tokenizer(f"{word}<eos>") for word in ("()", "[()]", "[][]", "(())")]
+    transformers.Trainer(model, arguments, train_dataset=data, data_collator=collator).train()
+    loaded, _ = NdstackForCausalLM.from_pretrained(
+        tmp_path / "out" / "checkpoint-2", output_loading_info=True
+    )
+    loaded.save_pretrained(tmp_path / "again")
+    told = ndstack("hf", "import", tmp_path / "again", "--out", tmp_path / "run")
+    assert told.stdout == f"Run: {tmp_path / 'run'}\n"
+    tuned = Run.open(tmp_path / "run")
+    assert tuned.config == Run.open(name).config
+    assert torch.equal(tuned.load().output.weight, model.network.output.weight)
+    assert not torch.equal(load(name).output.weight, model.network.output.weight)
+    NdstackForCausalLM.wrap(tuned.load()).save_pretrained(tmp_path / "alone")
+    told = ndstack("hf", "import", tmp_path / "alone", "--out", tmp_path / "model")
+    assert told.stdout.startswith("Model, for ndstack.nn.load, since it did not come from a run: ")
+
+
 def test_words_and_a_scorer_from_outside():
     """Minicons gives the surprisals of `ndstack text surprisal`."""
     scorer = pytest.importorskip("minicons.scorer")

@@ -330,7 +330,7 @@ def test_onnx(name, tmp_path):
 
 @pytest.mark.compiled
 @pytest.mark.filterwarnings("ignore")  # of torch
-@pytest.mark.parametrize("name", ["vrns", "attention", "transformer"])
+@pytest.mark.parametrize("name", ["strat", "attention", "transformer"])
 def test_one_break_in_the_graph_of_torch_compile(name):
     from torch import _dynamo
 

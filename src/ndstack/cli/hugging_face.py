@@ -49,10 +49,15 @@ def import_(
     A model that did not come from a run becomes a model folder, for `ndstack.nn.load`.
     """
     from ndstack.hf import import_run
+    from ndstack.training.run import is_run
 
     _quiet()
     import_run(folder, out)
-    print(json.dumps({"run": str(out)}) if as_json else f"Run: {out}")
+    if is_run(out):
+        print(json.dumps({"run": str(out)}) if as_json else f"Run: {out}")
+    else:
+        told = f"Model, for ndstack.nn.load, since it did not come from a run: {out}"
+        print(json.dumps({"model": str(out)}) if as_json else told)
 
 
 def _quiet() -> None:

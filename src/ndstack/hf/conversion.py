@@ -1,29 +1,24 @@
 """Run folders as folders of `transformers`, and back.
 
-A folder of `transformers` keeps the files of the run that it came from in `ndstack/`, so that nothing but the
-training state is lost on the way.
+A model that comes from a run carries the run's files, and is saved with them, in a folder `ndstack/`, so that
+nothing but the training state is lost on the way.
 """
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerFast
 
 from ndstack import files
 from ndstack.errors import NdstackError
-from ndstack.hf.modeling import NdstackForCausalLM
+from ndstack.hf.modeling import NdstackForCausalLM, run_files
 from ndstack.hf.tokenization import make_tokenizer
 from ndstack.nn import LanguageModel, load
 from ndstack.nn.storage.description import describe_model
 from ndstack.nn.storage.files import CONFIGURATION, pack_tensors, save_model
-from ndstack.training.run import BEST, CONFIG, ENVIRONMENT, METRICS, TIMES, Run, is_run
+from ndstack.training.run import BEST, CONFIG, Run, is_run
 from ndstack.zoo import PREFIX, names, resolve
-
-FOLDER = "ndstack"
-KEPT = (CONFIG, METRICS, TIMES, ENVIRONMENT)
-"""The files of a run that are kept."""
 
 
 def from_run(run: str | Path) -> tuple[NdstackForCausalLM, PreTrainedTokenizerFast]:
@@ -32,29 +27,25 @@ def from_run(run: str | Path) -> tuple[NdstackForCausalLM, PreTrainedTokenizerFa
     Args:
         run: a run folder, the name of a network of the zoo, or a folder that `LanguageModel.save` made.
     """
-    network = _load(run)
-    return NdstackForCausalLM.wrap(network), make_tokenizer(network)
+    network, source = _load(run), resolve(run)
+    model = NdstackForCausalLM.wrap(network)
+    model.run = run_files(source) if is_run(source) else {}
+    return model, make_tokenizer(network)
 
 
 def export_run(run: str | Path, folder: str | Path) -> None:
     """Write the best model of a run, and its tokenizer, as a new folder of `transformers`."""
     model, tokenizer = from_run(run)
-    source = resolve(run)
     with files.new_folder(Path(folder), "the model") as draft:
         model.save_pretrained(draft)
         tokenizer.save_pretrained(draft)
-        if is_run(source):
-            (draft / FOLDER).mkdir()
-            for name in KEPT:
-                if (source / name).exists():
-                    shutil.copyfile(source / name, draft / FOLDER / name)
 
 
 def import_run(folder: str | Path, run: str | Path) -> None:
     """Write a model of `transformers` as a new run folder.
 
-    A folder that `export_run` did not make has no run to return to: it becomes a model folder, for
-    `ndstack.nn.load`.
+    A model that did not come from a run (`from_run`, `export_run`) has none to return to: it becomes a model
+    folder, for `ndstack.nn.load`.
     """
     folder = Path(folder)
     if not (folder / "config.json").exists():
@@ -66,14 +57,12 @@ def import_run(folder: str | Path, run: str | Path) -> None:
             raise
         raise NdstackError(f"{folder} is not a model of ndstack: {' '.join(str(error).split())}") from None
     network: LanguageModel = model.network
-    kept = folder / FOLDER
     with files.new_folder(Path(run), "the run") as draft:
-        if not (kept / CONFIG).exists():
+        if CONFIG not in model.run:
             save_model(network, draft)
             return
-        for name in KEPT:
-            if (kept / name).exists():
-                shutil.copyfile(kept / name, draft / name)
+        for name, content in model.run.items():
+            files.replace(draft / name, content)
         described = describe_model(network).model_dump_json(indent=2) + "\n"
         files.replace(draft / CONFIGURATION, described.encode())
         files.replace(draft / BEST, pack_tensors(network.state_dict()))

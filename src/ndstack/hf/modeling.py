@@ -22,6 +22,7 @@ from ndstack.hf.configuration import NdstackConfig
 from ndstack.nn import LanguageModel, NetworkState, initialize
 from ndstack.nn.language_models.language_model import IGNORED
 from ndstack.nn.networks.padding import reorder, symbols_first
+from ndstack.training.run import CONFIG, ENVIRONMENT, METRICS, TIMES
 
 _SEEDS = 2**31
 
@@ -42,6 +43,17 @@ model = AutoModelForCausalLM.from_pretrained("this folder")
 """
 """The text that is saved beside a model, for people who find the folder."""
 
+FOLDER = "ndstack"
+"""Where the files of the run are, in the folder of a model that came from one."""
+
+KEPT = (CONFIG, METRICS, TIMES, ENVIRONMENT)
+"""The files of a run that are kept."""
+
+
+def run_files(folder: Path) -> dict[str, bytes]:
+    """Return the files of a run that are kept, by name."""
+    return {name: (folder / name).read_bytes() for name in KEPT if (folder / name).is_file()}
+
 
 class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
     """A causal language model around any network of ndstack.
@@ -50,6 +62,7 @@ class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
 
     Attributes:
         network: the `LanguageModel` inside, with which everything of ndstack works.
+        run: files of the run that it came from, by name, which are saved with it; empty if there is none.
     """
 
     config_class = NdstackConfig
@@ -64,6 +77,7 @@ class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
         if config.dtype is not None:
             self.network.to(config.dtype)
         self.gradient_checkpointing = False
+        self.run: dict[str, bytes] = {}
         if self.network.device.type != "meta":
             initialize(self.network, int(torch.randint(_SEEDS, ())))
         self.post_init()
@@ -76,10 +90,24 @@ class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
         model.to(network.device, network.dtype).eval()
         return model
 
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, *given: Any, **options: Any) -> Any:
+        """Load a model as `transformers` does, and with it the files of the run that it came from.
+
+        Args:
+            pretrained_model_name_or_path: a folder, or a name that `transformers` knows.
+            given: see `PreTrainedModel.from_pretrained`.
+            options: see there.
+        """
+        found = super().from_pretrained(pretrained_model_name_or_path, *given, **options)
+        model = found[0] if isinstance(found, tuple) else found  # with what is told of the loading
+        model.run = run_files(Path(pretrained_model_name_or_path) / FOLDER)
+        return found
+
     def save_pretrained(
         self, save_directory: str | Path, is_main_process: bool = True, **options: Any
     ) -> None:
-        """Save the model as `transformers` does, and beside it a `README.md`, if there is none.
+        """Save the model as `transformers` does, with a `README.md`, if there is none, and the run's files.
 
         Args:
             save_directory: the folder.
@@ -94,6 +122,11 @@ class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
             card.parent.mkdir(parents=True, exist_ok=True)
             files.replace(card, _CARD.encode())
         super().save_pretrained(save_directory, is_main_process=is_main_process, **options)
+        if is_main_process and self.run:
+            kept = Path(save_directory) / FOLDER
+            kept.mkdir(exist_ok=True)
+            for name, content in self.run.items():
+                files.replace(kept / name, content)
 
     def _init_weights(self, module: torch.nn.Module) -> None:
         """Restore the only buffer that files do not hold; parameters have begun in the constructor."""

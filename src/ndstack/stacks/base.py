@@ -108,6 +108,11 @@ class Stack(Recordable, torch.nn.Module, ABC, Generic[StateT]):
         raise NotImplementedError
 
     @property
+    def idle(self) -> tuple[float, ...]:
+        """Logits of a step that changes nothing; empty if there is no `scan_in_graph`."""
+        return ()
+
+    @property
     def control_size(self) -> int:
         """How wide the layer that drives the stack is: `action_size + push_size`."""
         return self.action_size + self.push_size

@@ -170,19 +170,26 @@ class Nondeterministic(Stack[NondeterministicState]):
                 derivatives, and each costs what the last one costs.
         """
         batch_size = check_size("batch_size", batch_size, 0)
-        dtype = torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)
-        reading, vectors = torch.zeros(batch_size, self.reading_size, dtype=dtype, device=device), None
-        if self.bottom is None:
-            reading[:, 0] = 1.0
-        else:
-            vectors = torch.sigmoid(self.bottom).to(reading).expand(batch_size, 1, -1)
-            reading = torch.nn.functional.pad(vectors[:, 0], (0, self.reading_size - self.push_size))
+        reading, vectors = self.first(batch_size, dtype or torch.get_default_dtype(), device)
         if capacity is None:
             return NondeterministicState(reading, vectors, (), None, 0)
         chart = start_fixed(self.setting(), batch_size, check_size("capacity", capacity), reading.device)
         if vectors is not None:
             vectors = torch.nn.functional.pad(vectors.detach(), (0, 0, 0, chart.slots - 1))
         return NondeterministicState(reading.detach(), vectors, (), chart, 0)
+
+    def first(
+        self, batch: int, dtype: torch.dtype, device: torch.device | str | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return r_0 [B, R] and the vectors of the bottom, [B, 1, m] or None, in float32 or better."""
+        dtype = torch.promote_types(dtype, torch.float32)
+        if self.bottom is None:
+            reading = torch.zeros(batch, self.reading_size, dtype=dtype, device=device)
+            reading[:, 0] = 1.0
+            return reading, None
+        vectors = torch.sigmoid(self.bottom).to(device=device, dtype=dtype).expand(batch, 1, -1)
+        rest = self.reading_size - self.push_size
+        return torch.nn.functional.pad(vectors[:, 0], (0, rest)), vectors
 
     def log_weights(self, actions: Tensor) -> Tensor:
         """Return the log weights of the given action logits [..., action_size], in the same order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import torch
 from torch import Tensor
@@ -69,6 +70,11 @@ class Stratification(Stack[StratificationState]):
     def scan_in_graph(self, actions: Tensor, pushed: Tensor | None) -> tuple[Tensor, StratificationState]:
         """Do what `scan` does from the start, where `torch.compile` traces it."""
         return self._scan(self._empty(actions.shape[0], actions.dtype, actions.device), actions, pushed)
+
+    @property
+    def idle(self) -> tuple[float, ...]:
+        """Push and pop nothing."""
+        return -math.inf, -math.inf
 
     def _fits(self, state: object) -> bool:
         if not isinstance(state, StratificationState):

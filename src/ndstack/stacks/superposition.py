@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
 
 import torch
@@ -83,6 +84,11 @@ class Superposition(Stack[SuperpositionState]):
     def scan_in_graph(self, actions: Tensor, pushed: Tensor | None) -> tuple[Tensor, SuperpositionState]:
         """Do what `scan` does from the start, where `torch.compile` traces it."""
         return self._scan(self._empty(actions.shape[0], actions.dtype, actions.device), actions, pushed)
+
+    @property
+    def idle(self) -> tuple[float, ...]:
+        """Neither push nor pop."""
+        return (-math.inf, 0.0, -math.inf) * (self.action_size // 3)
 
     def _fits(self, state: object) -> bool:
         if not isinstance(state, SuperpositionState):

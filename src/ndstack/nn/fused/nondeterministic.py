@@ -133,8 +133,8 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
         return self.run(stack, inputs, weights, lstm_state, dataclasses.replace(state, chart=chart))
 
     def enters_graphs(self, stack: Stack[NondeterministicState]) -> bool:
-        """Return whether the stack has neither vectors nor a window."""
-        return isinstance(stack, Nondeterministic) and stack.vector_size is None and stack.window is None
+        """Return True."""
+        return True
 
     def run_in_graph(
         self, stack: Stack[NondeterministicState], inputs: Tensor, weights: LSTMWeights
@@ -144,11 +144,14 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
         A graph hands out no charts; if the state is used, they are made again from the actions.
         """
         assert isinstance(stack, Nondeterministic)
-        numbers = stack.states, stack.symbols, stack.normalized, stack.read_states, stack.bottom_fix
-        hidden, readings, cell, actions = in_graph.call(
-            "ndstack.nn.fused.nondeterministic_in_graph", tuple(map(int, numbers)), inputs, *weights
+        reading, bottom = stack.first(inputs.shape[0], inputs.dtype, inputs.device)
+        first = (reading,) if bottom is None or stack.bottom is None else (reading, bottom, stack.bottom)
+        hidden, readings, cell, actions, *vectors = in_graph.call(
+            "ndstack.nn.fused.nondeterministic_in_graph", _numbers(stack), inputs, *weights, *first
         )
-        new = NondeterministicState(readings[:, -1], None, (actions,), None, inputs.shape[1])
+        new = NondeterministicState(
+            readings[:, -1], vectors[0] if vectors else None, (actions,), None, inputs.shape[1]
+        )
         return LSTMRun(hidden, readings, (hidden[:, -1], cell), new)
 
     def _run_on_device(
@@ -192,7 +195,7 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
         if state.time:
             return self._run_on_cpu(stack, inputs, weights, lstm_state, state)
         actions = join_history(seen.history, stack.setting(), state.batch_size, steps)
-        vectors = () if seen.vectors is None else (_padded(seen.vectors, steps),)
+        vectors = () if seen.vectors is None else (padded(seen.vectors, steps),)
 
         def again(rows: Tensor) -> tuple[Tensor, ...]:
             first = lstm_state[0][rows], lstm_state[1][rows]
@@ -286,9 +289,15 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
         vectors = better.state.vectors
         if vectors is None:
             return found
-        return *found, _padded(vectors, steps)
+        return *found, padded(vectors, steps)
 
 
-def _padded(vectors: Tensor, steps: int) -> Tensor:
+def _numbers(stack: Nondeterministic) -> tuple[int, ...]:
+    """Return what the operation of graphs is told of the stack."""
+    kind = int(stack.normalized), int(stack.read_states), stack.window or 0, int(stack.bottom_fix)
+    return stack.states, stack.symbols, stack.vector_size or 0, *kind
+
+
+def padded(vectors: Tensor, steps: int) -> Tensor:
     """The vectors of so many steps; those that a window has forgotten are zeros, never read again."""
     return torch.nn.functional.pad(vectors, (0, 0, steps + 1 - vectors.shape[1], 0))

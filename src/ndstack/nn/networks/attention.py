@@ -22,6 +22,7 @@ from ndstack.nn.networks.backbone import check_input
 from ndstack.nn.networks.padding import reorder, symbols_first, transposed, without
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.attention import attend
+from ndstack.ops.runtime import in_graph
 from ndstack.ops.runtime.tracing import Recordable, constant, untraced
 from ndstack.stacks.base import AnyStack, Stack, State
 from ndstack.stacks.state import Device
@@ -147,8 +148,8 @@ class StackAttention(Attention[State]):
         """
         if torch.compiler.is_dynamo_compiling():
             if self._enters_graph(x, state, value, key_padding_mask, attn_mask) and not need_weights:
-                y, last = self._read_in_graph(x)
-                return y, None if isinstance(state, Tensor) else last
+                y, last = self._read_in_graph(x, key_padding_mask, attn_mask)
+                return y, None if isinstance(state, Tensor) or key_padding_mask is not None else last
             return untraced()(  # at once, so that it is one break in the graph
                 self.forward,
                 *(x, state, value),
@@ -183,19 +184,37 @@ class StackAttention(Attention[State]):
         y: Tensor = self.output(readings.to(x.dtype))
         return y, state
 
-    def _enters_graph(self, x: Tensor, state: object, value: Tensor | None, *masks: Tensor | None) -> bool:
+    def _enters_graph(
+        self, x: Tensor, state: object, value: Tensor | None, padding: Tensor | None, mask: Tensor | None
+    ) -> bool:
         """Return whether `torch.compile`, which is tracing, makes this call a part of its graph."""
         alone = state is None and value is None
-        if not (alone or (state is x and value is x)) or any(mask is not None for mask in masks):
+        if not (alone or (state is x and value is x)):
             return False
         ready = constant()(graphs.attention, self)  # first, since whatever else is asked has to be guarded
-        return ready and graphs.fits(x, self.d_model, self.actions.weight)
+        if not ready or not graphs.fits(x, self.d_model, self.actions.weight):
+            return False
+        batch, n = x.shape[:2] if self.batch_first else (x.shape[1], x.shape[0])
+        return graphs.mask_fits(padding, batch, n) and graphs.mask_fits(mask, n, n)
 
-    def _read_in_graph(self, x: Tensor) -> tuple[Tensor, State]:
-        """Return what `forward` does from the start, without masks."""
+    def _read_in_graph(self, x: Tensor, padding: Tensor | None, mask: Tensor | None) -> tuple[Tensor, State]:
+        """Do what `forward` does from the start. Steps in padding, wherever it is, change nothing."""
         x = x if self.batch_first else x.transpose(0, 1)
-        readings, after = self.stack.scan_in_graph(*self.controls(x))
-        y: Tensor = self.output(readings)
+        ignored = None if padding is None else _hidden(padding)
+        if mask is not None:
+            ignored = (
+                check_causal_in_graph(mask) if ignored is None else ignored | check_causal_in_graph(mask)
+            )
+        if ignored is None:
+            readings, after = self.stack.scan_in_graph(*self.controls(x))
+            y: Tensor = self.output(readings)
+        else:
+            actions, pushed = self.controls(without(ignored, x))
+            idle = torch.tensor(self.stack.idle, dtype=x.dtype)
+            readings, after = self.stack.scan_in_graph(
+                torch.where(ignored[:, :, None], idle, actions), pushed
+            )
+            y = without(ignored, self.output(readings))
         return y if self.batch_first else y.transpose(0, 1), after
 
     def _read_masked(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -204,7 +223,7 @@ class StackAttention(Attention[State]):
             raise NdstackError(
                 f"key_padding_mask of shape {list(mask.shape)} given, expected {list(x.shape[:2])}"
             )
-        ignored = mask if mask.dtype == torch.bool else mask != 0
+        ignored = _hidden(mask)
         order = symbols_first(ignored)
         x = without(ignored, x)
         y, _ = self._read(x if order is None else reorder(x, order), None)
@@ -223,17 +242,40 @@ class _NotThereError(NdstackError, AttributeError):
     """An attribute that torch's own attention has."""
 
 
+def _hidden(mask: Tensor) -> Tensor:
+    """Return a mask of torch's layers, True or -inf where nothing is seen, as one of truth values."""
+    return mask if mask.dtype == torch.bool else mask != 0
+
+
 def _check_causal(mask: Tensor | None, n: int) -> None:
-    """Raise an error in one line unless a mask, True or -inf where nothing is seen, is the causal one."""
+    """Raise an error in one line unless a mask is the causal one."""
     if mask is None:
         return
-    hidden = mask if mask.dtype == torch.bool else mask != 0
+    hidden = _hidden(mask)
     causal = torch.ones(n, n, dtype=torch.bool, device=mask.device).triu(1)
     if hidden.shape != causal.shape or not torch.equal(hidden, causal):
         raise NdstackError(
             f"an attn_mask of shape {list(mask.shape)} that is not causal given, expected None or "
             f"torch.nn.Transformer.generate_square_subsequent_mask({n}): a stack sees all that is before it"
         )
+
+
+def _checked(mask: Tensor) -> Tensor:
+    _check_causal(mask, mask.shape[0])
+    return torch.zeros(1, mask.shape[0], dtype=torch.bool)
+
+
+in_graph.define(
+    "causal(Tensor mask) -> Tensor",
+    _checked,
+    lambda mask: torch.empty(1, mask.shape[0], dtype=torch.bool),
+)
+
+
+def check_causal_in_graph(mask: Tensor) -> Tensor:
+    """Check a mask [n, n] whenever the graph that this is part of runs; return positions to ignore, none."""
+    found: Tensor = torch.ops.ndstack.causal(mask)
+    return found
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

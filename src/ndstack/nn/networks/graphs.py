@@ -9,7 +9,7 @@ network carries the one in which its LSTM has them, until its controller is repl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ndstack.nn.networks.recurrent import Recurrent
 
 
-def fits(x: object, size: int, weight: Tensor) -> bool:
+def fits(x: object, size: int, weight: Tensor) -> TypeGuard[Tensor]:
     """Return whether compiled operations can read an input that torch traces.
 
     Args:
@@ -42,6 +42,28 @@ def fits(x: object, size: int, weight: Tensor) -> bool:
         and x.shape[1] > 1
         and x.shape[2] == size
     )
+
+
+def lengths_fit(lengths: object, x: Tensor) -> bool:
+    """Return whether a graph can read the lengths of strings: those in a tensor, one for each.
+
+    A list would be part of the graph, which would have to be made again for other lengths.
+    """
+    return (
+        isinstance(lengths, Tensor)
+        and lengths.device.type == "cpu"
+        and lengths.dim() == 1
+        and lengths.shape[0] == x.shape[0]
+        and not lengths.is_floating_point()
+        and not lengths.is_complex()
+    )
+
+
+def mask_fits(mask: object, rows: int, columns: int) -> bool:
+    """Return whether a graph can read a mask, [rows, columns], or None."""
+    if mask is None:
+        return True
+    return isinstance(mask, Tensor) and mask.device.type == "cpu" and mask.shape == (rows, columns)
 
 
 def recurrent(network: Recurrent) -> bool:

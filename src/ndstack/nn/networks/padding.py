@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from ndstack.errors import NdstackError
+from ndstack.ops.runtime import in_graph
 
 Lengths = Tensor | Sequence[int]
 """How many symbols of each string of a batch count, [B]."""
@@ -30,10 +31,30 @@ def check_lengths(lengths: object, batch: int, longest: int) -> list[int]:
     return sizes
 
 
-def padding_mask(lengths: Sequence[int], longest: int, device: torch.device) -> Tensor:
+def _check_tensor(lengths: Tensor, batch: int, longest: int) -> Tensor:
+    return torch.tensor(check_lengths(lengths, batch, longest), dtype=torch.long)
+
+
+def _fake_check(lengths: Tensor, batch: int, longest: int) -> Tensor:
+    return lengths.new_empty(lengths.shape, dtype=torch.long)
+
+
+in_graph.define("lengths(Tensor given, SymInt batch, SymInt longest) -> Tensor", _check_tensor, _fake_check)
+
+
+def check_lengths_in_graph(lengths: Tensor, batch: int, longest: int) -> Tensor:
+    """Return the lengths, checked as `check_lengths` does, where `torch.compile` traces the call."""
+    found: Tensor = torch.ops.ndstack.lengths(lengths, batch, longest)
+    return found
+
+
+def _as_tensor(lengths: Lengths, device: torch.device) -> Tensor:
+    return torch.as_tensor(lengths, dtype=torch.long, device=device)
+
+
+def padding_mask(lengths: Lengths, longest: int, device: torch.device) -> Tensor:
     """Return which positions are padding, [B, longest]."""
-    ends = torch.tensor(lengths, dtype=torch.long, device=device)
-    return torch.arange(longest, device=device) >= ends[:, None]
+    return torch.arange(longest, device=device) >= _as_tensor(lengths, device)[:, None]
 
 
 def without(padding: Tensor, x: Tensor) -> Tensor:
@@ -41,20 +62,19 @@ def without(padding: Tensor, x: Tensor) -> Tensor:
     return x.masked_fill(padding.view(*padding.shape, *(1,) * (x.dim() - 2)), 0)
 
 
-def at_ends(x: Tensor, lengths: Sequence[int], first: Tensor) -> Tensor:
+def at_ends(x: Tensor, lengths: Lengths, first: Tensor) -> Tensor:
     """Return the last of each string, [B, ...], of x [B, n, ...]; for empty strings, the `first` [B, ...]."""
     before = torch.cat([first[:, None].to(x.dtype), x], dim=1)
-    return before[torch.arange(len(lengths), device=x.device), torch.tensor(lengths, device=x.device)]
+    return before[torch.arange(x.shape[0], device=x.device), _as_tensor(lengths, x.device)]
 
 
-def reverse(x: Tensor, lengths: Sequence[int] | None) -> Tensor:
+def reverse(x: Tensor, lengths: Lengths | None) -> Tensor:
     """Return x [B, n, ...] with every string read from its end, padding left where it is."""
     if lengths is None:
         return x.flip(1)
     places = torch.arange(x.shape[1], device=x.device)
-    ends = torch.tensor(lengths, dtype=torch.long, device=x.device)[:, None]
-    order = torch.where(places < ends, ends - 1 - places, places)
-    return x[torch.arange(len(lengths), device=x.device)[:, None], order]
+    ends = _as_tensor(lengths, x.device)[:, None]
+    return reorder(x, torch.where(places < ends, ends - 1 - places, places))
 
 
 def symbols_first(ignored: Tensor) -> Tensor | None:

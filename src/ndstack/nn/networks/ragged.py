@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, Self
 
 import torch
@@ -19,11 +19,17 @@ from torch import Tensor
 from ndstack.errors import NdstackError
 from ndstack.nn.networks.sharding import sharding
 from ndstack.nn.networks.state import NetworkState
+from ndstack.ops.runtime import in_graph
 from ndstack.ops.runtime.autograd import own_precision
 from ndstack.stacks.state import Index
 
 Places = tuple[int, ...]
 """Places of strings in a batch."""
+
+_CHANGED = (
+    "the network has changed since it read these strings; use the state, or state.detach(), before the "
+    "optimizer's step"
+)
 
 
 class Reads(Protocol):
@@ -70,15 +76,16 @@ class RaggedState(NetworkState):
         by_length: dict[int, list[int]] = {}
         for place, length in enumerate(lengths):
             by_length.setdefault(length, []).append(place)
-        state, versions, derivatives = cls.__new__(cls), _versions(network), torch.is_grad_enabled()
+        state, versions, derivatives = (
+            cls.__new__(cls),
+            _versions(network.parameters()),
+            torch.is_grad_enabled(),
+        )
         autocast = _autocast()
 
         def groups() -> tuple[NetworkState, ...]:
-            if _versions(network) != versions:
-                raise NdstackError(
-                    "the network has changed since it read these strings; use the state, or state.detach(), "
-                    "before the optimizer's step"
-                )
+            if _versions(network.parameters()) != versions:
+                raise NdstackError(_CHANGED)
             with torch.set_grad_enabled(derivatives), autocast():
                 return tuple(make(rows, length) for length, rows in by_length.items())
 
@@ -99,7 +106,15 @@ class RaggedState(NetworkState):
         return vars(self)[name]
 
     def __getstate__(self) -> dict[str, object]:
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {"groups": self.groups, "places": self.places, "hidden": self.hidden}
+
+    def _changed(
+        self, groups: Sequence[NetworkState], places: Sequence[Places], hidden: tuple[Tensor, ...]
+    ) -> Self:
+        """Return another state of this kind, all of which is known."""
+        state = type(self).__new__(type(self))
+        vars(state).update(groups=tuple(groups), places=tuple(places), hidden=hidden)
+        return state
 
     @property
     def batch_size(self) -> int:
@@ -128,12 +143,77 @@ class RaggedState(NetworkState):
             if kept:
                 groups.append(group.select([held.index(chosen[new]) for new in kept]))
                 places.append(tuple(kept))
-        hidden = tuple(layer[index] for layer in self.hidden)
-        return dataclasses.replace(self, groups=tuple(groups), places=tuple(places), hidden=hidden)
+        return self._changed(groups, places, tuple(layer[index] for layer in self.hidden))
 
     def _map(self, change: Callable[[Tensor], Tensor], *, spared: bool = False) -> Self:
-        groups = tuple(group._map(change, spared=spared) for group in self.groups)
-        return dataclasses.replace(self, groups=groups, hidden=tuple(map(change, self.hidden)))
+        groups = [group._map(change, spared=spared) for group in self.groups]
+        return self._changed(groups, self.places, tuple(map(change, self.hidden)))
+
+
+class ReadsLater(Protocol):
+    """A network that can read strings once more, for their states."""
+
+    def weights(self) -> list[Tensor] | None:
+        """Return all weights that it reads with; None if it is no longer the network that it was."""
+
+    def read_later(self, x: Tensor, lengths: list[int], hidden: tuple[Tensor, ...]) -> RaggedState:
+        """Return the state after strings that begin here."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class UnreadState(RaggedState):
+    """A `RaggedState` that comes out of a graph of `torch.compile`, which knows no lengths.
+
+    A graph hands out tensors and constants alone, so this is what is needed to make the groups: all that
+    `RaggedState.later` has in a function.
+    """
+
+    groups: tuple[NetworkState, ...] = dataclasses.field(init=False)
+    places: tuple[Places, ...] = dataclasses.field(init=False)
+    hidden: tuple[Tensor, ...]
+
+    network: ReadsLater
+    """What has read the strings."""
+
+    x: Tensor
+    """The strings, [B, n, input_size], with zeros after their ends."""
+
+    lengths: Tensor
+    """[B]."""
+
+    versions: Tensor
+    """How often each weight of the network had been changed."""
+
+    derivatives: bool
+    """Whether derivatives were recorded."""
+
+    def __getattr__(self, name: str) -> object:
+        if name not in ("groups", "places") or "versions" not in vars(self):
+            return super().__getattr__(name)
+        weights = self.network.weights()
+        if weights is None or _versions(weights) != self.versions.tolist():
+            raise NdstackError(_CHANGED)
+        with torch.set_grad_enabled(self.derivatives), own_precision():
+            made = self.network.read_later(self.x, self.lengths.tolist(), self.hidden)
+            vars(self).update(groups=made.groups, places=made.places)
+        return vars(self)[name]
+
+    def read(self) -> RaggedState:
+        """Return the same state, with everything that is still to be made."""
+        return RaggedState(self.groups, self.places, self.hidden)
+
+
+in_graph.define(
+    "versions(Tensor[] weights) -> Tensor",
+    lambda weights: torch.tensor(_versions(weights)),
+    lambda weights: torch.empty(len(weights), dtype=torch.long),
+)
+
+
+def versions_in_graph(weights: list[Tensor]) -> Tensor:
+    """Return how often each weight has been changed, whenever the graph that this is part of runs."""
+    found: Tensor = torch.ops.ndstack.versions(weights)
+    return found
 
 
 def _autocast() -> Callable[[], contextlib.AbstractContextManager[object]]:
@@ -144,9 +224,9 @@ def _autocast() -> Callable[[], contextlib.AbstractContextManager[object]]:
     return functools.partial(torch.autocast, kinds[0], torch.get_autocast_dtype(kinds[0]))
 
 
-def _versions(network: torch.nn.Module) -> list[int]:
-    """Return how often each parameter has been changed."""
-    return [0 if one.is_inference() else one._version for one in network.parameters()]
+def _versions(weights: Iterable[Tensor]) -> list[int]:
+    """Return how often each weight has been changed."""
+    return [0 if one.is_inference() else one._version for one in weights]
 
 
 def in_order(parts: list[Tensor], places: Sequence[Sequence[int]]) -> Tensor:

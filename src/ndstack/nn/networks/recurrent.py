@@ -24,13 +24,14 @@ from ndstack.nn.networks import controllers, graphs, unmodified
 from ndstack.nn.networks.attention import check_dropout
 from ndstack.nn.networks.backbone import Backbone, check_input
 from ndstack.nn.networks.controllers import ControllerState, make_controller
-from ndstack.nn.networks.padding import Lengths, at_ends
-from ndstack.nn.networks.ragged import RaggedState
+from ndstack.nn.networks.options import check_recurrent, unnormalized
+from ndstack.nn.networks.padding import Lengths, at_ends, check_lengths_in_graph, padding_mask, without
+from ndstack.nn.networks.ragged import RaggedState, UnreadState, versions_in_graph
 from ndstack.nn.networks.sharding import settled
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import constant, refuse_recording, traceable, untraced
 from ndstack.settings.model import DEFAULTS
-from ndstack.stacks import Stack, State
+from ndstack.stacks import State
 from ndstack.stacks.base import AnyStack
 from ndstack.stacks.state import Device
 
@@ -85,10 +86,10 @@ class Recurrent(Backbone):
         reading_layers = check_size("reading_layers", reading_layers, 0)
         push_hidden = check_flag("push_hidden", push_hidden)
         output_reading = check_flag("output_reading", output_reading)
-        _check_options(hidden_size, stack, push_hidden, reading_layers, output_reading)
+        check_recurrent(hidden_size, stack, push_hidden, reading_layers, output_reading)
         self.dropout = check_dropout(dropout)
         if not check_flag("normalize_reading", normalize_reading):
-            stack = _unnormalized(stack)
+            stack = unnormalized(stack)
         reading_size = 0 if stack is None else stack.reading_size
         read_size = hidden_size if reading_layers else reading_size
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
@@ -152,7 +153,7 @@ class Recurrent(Backbone):
         """Read strings, [B, n, input_size], or continue from a state; see `StackRNN`."""
         if torch.compiler.is_dynamo_compiling():
             if self._enters_graph(x, state, lengths):
-                return self._read_in_graph(x)
+                return self._read_in_graph(x) if lengths is None else self._read_padded_in_graph(x, lengths)
             if lengths is not None or (self.stack is not None and not traceable(state)):
                 return untraced()(self.forward, x, state, lengths)
         if lengths is None and not isinstance(state, RaggedState):
@@ -176,10 +177,12 @@ class Recurrent(Backbone):
 
     def _enters_graph(self, x: object, state: NetworkState | None, lengths: Lengths | None) -> bool:
         """Return whether `torch.compile`, which is tracing, makes this call a part of its graph."""
-        if state is not None or lengths is not None or not constant()(graphs.recurrent, self):
+        if state is not None or not constant()(graphs.recurrent, self):
             return False  # this is asked first, since whatever else is asked has to be guarded
         assert self.actions is not None
-        return graphs.fits(x, self.input_size, self.actions.weight)
+        if not graphs.fits(x, self.input_size, self.actions.weight):
+            return False
+        return lengths is None or graphs.lengths_fit(lengths, x)
 
     def _read_in_graph(self, x: Tensor) -> tuple[Tensor, RNNState]:
         """Do what `_read` does from the start."""
@@ -188,6 +191,30 @@ class Recurrent(Backbone):
         given = self.stack, *self._gates(x, *self.held.values())
         hidden, readings, (last, cell), stack = find("lstm", self.stack).run_in_graph(*given)
         return self._shown(x, hidden, readings), RNNState((last,), (cell,), stack)
+
+    def _read_padded_in_graph(self, x: Tensor, given: Lengths) -> tuple[Tensor, UnreadState]:
+        """Do what `read_padded` does from the start, whatever the lengths are."""
+        assert isinstance(given, Tensor)
+        lengths = check_lengths_in_graph(given, *x.shape[:2])
+        padding, derivatives = padding_mask(lengths, x.shape[1], x.device), torch.is_grad_enabled()
+        x = without(padding, x)
+        output, _ = self._read_in_graph(x)
+        weights = self.weights()
+        assert weights is not None
+        tops = at_ends(output[:, :, : self.hidden_size], lengths, x.new_zeros(x.shape[0], self.hidden_size))
+        state = UnreadState((tops,), self, x, lengths, versions_in_graph(weights), derivatives)
+        return without(padding, output), state
+
+    def weights(self) -> list[Tensor] | None:
+        """Return all weights, where they are held for graphs; None if the controller has been replaced."""
+        if self.held is None or self.actions is None:
+            return None
+        layers = [layer for layer in (self.actions, self.pushed, self.stack) if layer is not None]
+        return [*self.held.values(), *(weight for layer in layers for weight in layer.parameters())]
+
+    def read_later(self, x: Tensor, lengths: list[int], hidden: tuple[Tensor, ...]) -> RaggedState:
+        """Return the state at the ends of strings that begin here."""
+        return self._read_again(x, self._start(x.shape[0], x.dtype, x.device), lengths, hidden)
 
     def _read_ragged(
         self, x: Tensor, state: NetworkState | None, lengths: list[int]
@@ -370,30 +397,3 @@ class Recurrent(Backbone):
         vectors = None if pushed is None else pushed[:, None]
         _, new = self.stack(self.actions(top)[:, None], vectors, state)
         return new
-
-
-def _unnormalized(stack: AnyStack | None) -> AnyStack:
-    from ndstack.nn.networks.unnormalized import Unnormalized
-
-    if stack is None:
-        raise NdstackError("normalize_reading=False needs a nondeterministic stack, but none is given")
-    return Unnormalized(stack)
-
-
-def _check_options(
-    hidden_size: int,
-    stack: AnyStack | None,
-    push_hidden: bool,
-    reading_layers: int,
-    output_reading: bool,
-) -> None:
-    """Raise an `NdstackError` unless the options fit together."""
-    if stack is not None and not isinstance(stack, Stack):
-        raise NdstackError(f"{stack!r} given as the stack, expected a Stack of ndstack.stacks, or None")
-    if stack is None and (push_hidden or reading_layers or output_reading):
-        raise NdstackError("push_hidden, reading_layers and output_reading need a stack, but none is given")
-    if push_hidden and stack is not None and stack.push_size != hidden_size:
-        raise NdstackError(
-            f"the stack holds vectors of size {stack.push_size}, expected the hidden size {hidden_size}, "
-            "since hidden states are pushed"
-        )

@@ -16,7 +16,15 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ndstack.errors import NdstackError, check_flag
 from ndstack.nn.networks.backbone import check_input
-from ndstack.nn.networks.padding import Lengths, check_lengths, repack, reverse, transposed, unpack
+from ndstack.nn.networks.padding import (
+    Lengths,
+    check_lengths,
+    check_lengths_in_graph,
+    repack,
+    reverse,
+    transposed,
+    unpack,
+)
 from ndstack.nn.networks.recurrent import Recurrent, RNNState
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.runtime.tracing import traceable, untraced
@@ -75,6 +83,13 @@ def _refuse(unsupported: dict[str, object]) -> None:
     for name, value in unsupported.items():
         hint = _INSTEAD.get(name, "see help(ndstack.nn.StackRNN)")
         raise NdstackError(f"{name}={value!r} given, which StackRNN does not take; {hint}")
+
+
+def _checked(lengths: Lengths, batch: int, longest: int) -> Lengths:
+    """Return the lengths of strings; as a tensor, if this is part of a graph of `torch.compile`."""
+    if torch.compiler.is_dynamo_compiling() and isinstance(lengths, Tensor):
+        return check_lengths_in_graph(lengths, batch, longest)
+    return check_lengths(lengths, batch, longest)
 
 
 class StackRNN(Recurrent):
@@ -202,7 +217,7 @@ class StackRNN(Recurrent):
         if (
             torch.compiler.is_dynamo_compiling()
             and (lengths is not None or (self.stack is not None and not traceable(state)))
-            and not self._enters_graph(x, state, lengths)
+            and not self._enters_graph(self._as_read(x), state, lengths)
         ):  # at once, so that it is one break in the graph
             return untraced()(self.forward, x, state, lengths)
         if isinstance(x, PackedSequence):
@@ -218,10 +233,11 @@ class StackRNN(Recurrent):
         output, state = self._both_directions(transposed(x), state, lengths)
         return output.transpose(0, 1), state
 
-    def _enters_graph(self, x: object, state: NetworkState | None, lengths: Lengths | None) -> bool:
+    def _as_read(self, x: object) -> object:
+        """Return what may be an input as [B, n, input_size]."""
         if not self.batch_first and isinstance(x, Tensor) and x.dim() == 3:
-            x = x.transpose(0, 1)
-        return super()._enters_graph(x, state, lengths)
+            return x.transpose(0, 1)
+        return x
 
     def _both_directions(
         self, x: Tensor, state: NetworkState | None, lengths: Lengths | None
@@ -234,7 +250,7 @@ class StackRNN(Recurrent):
                 f"a {type(state).__name__} given, expected a BidirectionalState, as start() gives it"
             )
         check_input(x, self.input_size, None if state is None else state.batch_size)
-        sizes = None if lengths is None else check_lengths(lengths, *x.shape[:2])
+        sizes = None if lengths is None else _checked(lengths, *x.shape[:2])
         first, second = (None, None) if state is None else (state.forwards, state.backwards)
         output, first = super().forward(x, first, sizes)
         back, second = self.backwards(reverse(x, sizes), second, sizes)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ndstack.errors import NdstackError
+from ndstack.nn.networks.ragged import UnreadState
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.nondeterministic import Chart, DeviceChart, PackedChart
 from ndstack.stacks import State
@@ -52,6 +53,8 @@ def _describe(value: object, tensors: dict[str, Tensor]) -> dict[str, object]:
         return {"tensor": name}
     if isinstance(value, tuple):
         return {"tuple": [_describe(part, tensors) for part in value]}
+    if isinstance(value, UnreadState):
+        value = value.read()
     if isinstance(value, State | NetworkState):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         own = {name: _describe(part, tensors) for name, part in fields.items()}

@@ -101,13 +101,14 @@ def run(
 
 
 def gradients(kept: Context, *grads: Tensor | None) -> Gradients:
-    """Return the derivatives with respect to inputs and weights.
+    """Return the derivatives with respect to inputs, weights, r_0 and the vectors.
 
     Args:
         kept: what was given to `run`.
-        grads: with respect to hidden states, readings, last cells and actions.
+        grads: with respect to hidden states, readings, last cells, actions and vectors.
     """
-    return _Run.backward(kept, *grads, None, None, None)[1:6]
+    _, inputs, *weights, _, _, reading, vectors, _, _ = _Run.backward(kept, *grads, None, None)
+    return inputs, *weights, reading, vectors
 
 
 @dataclasses.dataclass(eq=False)

@@ -114,18 +114,28 @@ def _fake_backward(
 
 _of_torch: Any = torch  # parts of which have no types
 _library = _of_torch.library.Library("ndstack", "DEF")
+
+
+def define(schema: str, kernel: Callable[..., object], fake: Callable[..., object]) -> None:
+    """Define an operation of torch, `torch.ops.ndstack.name`, that no graph looks into.
+
+    Args:
+        schema: its name, arguments and results, as torch writes them.
+        kernel: what it does on a CPU.
+        fake: gives results of the same shapes, for tensors that have no numbers.
+    """
+    name = _library.define(schema)
+    _library.impl(name, kernel, "CPU")
+    torch.library.register_fake(f"ndstack::{name}", fake, lib=_library)
+
+
 _given = "str name, int[] numbers, Tensor[] given"
-for _schema, _kernel, _fake in (
-    (f"forward({_given}, bool record) -> Tensor[]", _forward, _fake_forward),
-    (
-        f"backward({_given}, Tensor ticket, Tensor[] shown, Tensor[] grads) -> Tensor[]",
-        _backward,
-        _fake_backward,
-    ),
-):
-    _name = _library.define(_schema)
-    _library.impl(_name, _kernel, "CPU")
-    torch.library.register_fake(f"ndstack::{_name}", _fake, lib=_library)
+define(f"forward({_given}, bool record) -> Tensor[]", _forward, _fake_forward)
+define(
+    f"backward({_given}, Tensor ticket, Tensor[] shown, Tensor[] grads) -> Tensor[]",
+    _backward,
+    _fake_backward,
+)
 
 
 class _Call(Operation):
