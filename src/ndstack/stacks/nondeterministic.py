@@ -183,13 +183,12 @@ class Nondeterministic(Stack[NondeterministicState]):
     ) -> tuple[Tensor, Tensor | None]:
         """Return r_0 [B, R] and the vectors of the bottom, [B, 1, m] or None, in float32 or better."""
         dtype = torch.promote_types(dtype, torch.float32)
+        reading = torch.zeros(batch, self.reading_size, dtype=dtype, device=device)
         if self.bottom is None:
-            reading = torch.zeros(batch, self.reading_size, dtype=dtype, device=device)
             reading[:, 0] = 1.0
             return reading, None
-        vectors = torch.sigmoid(self.bottom).to(device=device, dtype=dtype).expand(batch, 1, -1)
-        rest = self.reading_size - self.push_size
-        return torch.nn.functional.pad(vectors[:, 0], (0, rest)), vectors
+        vectors = torch.sigmoid(self.bottom).to(reading).expand(batch, 1, -1)
+        return torch.nn.functional.pad(vectors[:, 0], (0, self.reading_size - self.push_size)), vectors
 
     def log_weights(self, actions: Tensor) -> Tensor:
         """Return the log weights of the given action logits [..., action_size], in the same order."""
