@@ -69,8 +69,9 @@ def test_without_a_stack_it_is_torchs_own(controller, layers):
     assert len(state.cells) == (layers if controller == "lstm" else 0)
 
 
-def test_a_network_reads_weights_where_it_is_told_to():
-    rnn, x = network(Nondeterministic(2, 2), normalize_reading=False), inputs()
+@pytest.mark.parametrize("vector_size", [None, 3])
+def test_a_network_reads_weights_where_it_is_told_to(vector_size):
+    rnn, x = network(Nondeterministic(2, 2, vector_size), normalize_reading=False), inputs()
     output, state = rnn(x)
     output.sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in rnn.parameters())
@@ -80,6 +81,31 @@ def test_a_network_reads_weights_where_it_is_told_to():
         one, state = rnn(part, state)
         parts.append(one)
     torch.testing.assert_close(torch.cat(parts, 1), output)
+
+
+@pytest.mark.parametrize("read_states", [True, False])
+@pytest.mark.parametrize("window", [None, 3])
+def test_unnormalised_vectors_are_readings_times_the_weight_of_all_runs(read_states, window):
+    torch.manual_seed(0)
+    original = Nondeterministic(2, 2, 3, read_states=read_states, window=window).double()
+    torch.nn.init.normal_(original.bottom)
+    stack = Unnormalized(original)
+    assert list(stack.parameters()) == [original.bottom]
+    actions = torch.randn(2, 7, stack.action_size, dtype=torch.float64, requires_grad=True)
+    pushed = torch.rand(2, 7, 3, dtype=torch.float64, requires_grad=True)
+    given = (actions, pushed, original.bottom)
+    symbols = Nondeterministic(2, 2, window=window)
+    total = Unnormalized(symbols)(actions)[0].sum(-1, keepdim=True)
+    expected, found = original(actions, pushed)[0] * total, stack(actions, pushed)[0]
+    torch.testing.assert_close(found, expected)
+    weights = torch.randn_like(found)
+    for own, other in zip(
+        torch.autograd.grad((found * weights).sum(), given),
+        torch.autograd.grad((expected * weights).sum(), given),
+        strict=True,
+    ):
+        torch.testing.assert_close(own, other)
+    torch.testing.assert_close(stack.start(2).reading, original.start(2).reading)
 
 
 def test_weights_too_great_for_a_float_stay_finite():
@@ -271,8 +297,7 @@ def test_compiling_falls_back_without_error(name, n):
         (lambda: Nondeterministic(2, 3, torch.tensor(1.0)), "vector_size is .* expected a whole number"),
         (lambda: StackRNN(4, 5, None, output_reading=True), "need a stack"),
         (lambda: StackRNN(4, 5, None, normalize_reading=False), "needs a nondeterministic stack"),
-        (lambda: StackRNN(4, 5, Superposition(3), normalize_reading=False), "without vectors"),
-        (lambda: StackRNN(4, 5, Nondeterministic(1, 2, 3), normalize_reading=False), "without vectors"),
+        (lambda: StackRNN(4, 5, Superposition(3), normalize_reading=False), "is for nondeterministic stacks"),
         (lambda: StackRNN(4, 5, Superposition(3), reading_layers=-1), "expected 0 or more"),
         (lambda: StackRNN(4, 5, Superposition(3), push_hidden=True), "expected the hidden size 5"),
         (lambda: network(None)(inputs(size=3)), r"expected \[batch, length, 4\]"),

@@ -7,7 +7,9 @@ all runs, the share of this run is 1 / Z_t, so
 
     alpha_t[q, x] = p_t[q, x] / p_t[s, bottom],
 
-which is exact, differentiable, and right with a window too.
+which is exact, differentiable, and right with a window too. With vectors, a reading is the weight of these
+runs times their expected top vector. All vectors then get one more component, which is 1, so that the last
+component of a reading is p_t.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class UnnormalizedState(State):
 
 
 class Unnormalized(Stack[UnnormalizedState]):
-    """A nondeterministic stack of symbols that reads weights instead of probabilities.
+    """A nondeterministic stack that reads weights instead of probabilities.
 
     Weights grow or shrink exponentially with the number of steps: readings go to 0, or up to 1e19 (in float64
     1e153), where they stop, and the sum of all weights has no gradient any more.
@@ -44,24 +46,33 @@ class Unnormalized(Stack[UnnormalizedState]):
 
     def __init__(self, original: Stack[NondeterministicState]) -> None:
         super().__init__()
-        if not isinstance(original, Nondeterministic) or original.vector_size is not None:
+        if not isinstance(original, Nondeterministic):
             raise NdstackError(
-                "normalize_reading=False is for nondeterministic stacks without vectors, but the stack is "
-                f"{original!r}"
+                f"normalize_reading=False is for nondeterministic stacks, but the stack is {original!r}"
             )
         self.original = original
+        size = None if original.vector_size is None else original.vector_size + 1
         self.inner = Nondeterministic(
-            original.states + 1, original.symbols, window=original.window, bottom_fix=original.bottom_fix
+            original.states + 1,
+            original.symbols,
+            size,
+            window=original.window,
+            bottom_fix=original.bottom_fix,
         )
-        self.action_size, self.push_size = original.action_size, 0
-        self.reading_size = original.reading_size
+        self.inner.bottom = None  # that of the original is learned
+        self.action_size, self.push_size = original.action_size, original.push_size
+        self.reading_size, self.push_activation = original.reading_size, original.push_activation
 
     def start(
         self, batch_size: int, *, dtype: torch.dtype | None = None, device: Device = None
     ) -> UnnormalizedState:
         """Return stacks that all hold the bottom symbol, in state 0, with weight 1."""
-        reading = self.original.start(batch_size, dtype=dtype, device=device).reading
-        return UnnormalizedState(reading, self.inner.start(batch_size, dtype=dtype, device=device))
+        first = self.original.start(batch_size, dtype=dtype, device=device)
+        if first.vectors is None:
+            return UnnormalizedState(first.reading, self.inner.start(batch_size, dtype=dtype, device=device))
+        vectors = pad(first.vectors, (0, 1), value=1.0)
+        reading = pad(vectors[:, 0], (0, self.inner.reading_size - self.inner.push_size))
+        return UnnormalizedState(first.reading, NondeterministicState(reading, vectors, (), None, 0))
 
     def _fits(self, state: object) -> bool:
         inner: object = getattr(state, "inner", None)
@@ -73,7 +84,7 @@ class Unnormalized(Stack[UnnormalizedState]):
         )
 
     def _step(self, state: UnnormalizedState, actions: Tensor, pushed: Tensor | None) -> UnnormalizedState:
-        return self._scan(state, actions[:, None], pushed)[1]
+        return self._scan(state, actions[:, None], None if pushed is None else pushed[:, None])[1]
 
     def _scan(
         self, state: UnnormalizedState, actions: Tensor, pushed: Tensor | None
@@ -81,13 +92,15 @@ class Unnormalized(Stack[UnnormalizedState]):
         if actions.shape[1] == 0:
             return actions.new_zeros(actions.shape[0], 0, self.reading_size), state
         shares, inner = self.inner.scan(
-            self._with_one_more(actions, state.inner.time == 0), None, state.inner
+            self._with_one_more(actions, state.inner.time == 0),
+            None if pushed is None else pad(pushed, (0, 1), value=1.0),
+            state.inner,
         )
         states, symbols = self.original.states, self.original.symbols
-        unit = shares[..., states * symbols, None].clamp_min(_least(shares.dtype))
-        weights = shares[..., : states * symbols] / unit
-        if not self.original.read_states:
-            weights = weights.view(*weights.shape[:2], states, symbols).sum(-2)
+        shares = shares.view(*shares.shape[:2], states + 1, symbols, -1)  # the last number of each is p_t
+        unit = shares[:, :, states, 0, -1].clamp_min(_least(shares.dtype))
+        weights = shares[:, :, :states, :, : self.push_size or 1] / unit[:, :, None, None, None]
+        weights = (weights if self.original.read_states else weights.sum(2)).flatten(2)
         return weights, UnnormalizedState(weights[:, -1], inner)
 
     def _with_one_more(self, actions: Tensor, first: bool) -> Tensor:
