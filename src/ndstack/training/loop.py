@@ -29,6 +29,7 @@ from ndstack.training.checkpoint import Progress
 from ndstack.training.group import Group, Signals
 from ndstack.training.interruption import Interruption
 from ndstack.training.observers import Observer
+from ndstack.training.optimizers import make_optimizer, update
 from ndstack.training.run import BEST, Metrics, Run, is_run
 from ndstack.training.schedule import Schedule
 from ndstack.training.stages import Stages
@@ -125,7 +126,7 @@ class _Trainer:
         self.writer = run if self.group.rank == 0 else None
         self.observer = observer if self.group.rank == 0 else Observer()
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.optimizer = _optimizer(self.parameters, stages.config(0))
+        self.optimizer = make_optimizer(self.parameters, stages.config(0))
         self.progress = Progress(schedule=Schedule(learning_rate=stages.config(0).learning_rate))
         if run is not None:
             self.progress = checkpoint.restore_state(
@@ -191,7 +192,7 @@ class _Trainer:
         self._take_best()
         progress.stage += 1
         self._enter()
-        self.optimizer = _optimizer(self.parameters, self.config)
+        self.optimizer = make_optimizer(self.parameters, self.config)
         progress.schedule = Schedule(learning_rate=self.config.learning_rate)
         self._save()
         self.group.wait()
@@ -228,19 +229,18 @@ class _Trainer:
         self.group.seed(int(np.random.SeedSequence(seeds).generate_state(1)[0]))
         with self.group.autocast():
             loss = self.task.loss(self.model, epoch, progress.step)
-        self.optimizer.zero_grad()
+        for parameter in self.parameters:
+            parameter.grad = None
         if loss.value.requires_grad:
             loss.value.backward()  # type: ignore[no-untyped-call]
         late = time.monotonic() - self.saved > config.checkpoint_seconds
         mine = Signals(loss.value.item(), loss.nats, loss.symbols, self.interruption.wanted, late)
         total = self.group.sum_up(self.parameters, mine)
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, config.clip or math.inf).item()
-        if not math.isfinite(total.loss) or not math.isfinite(norm):
-            what = "the gradient's norm" if math.isfinite(total.loss) else "the loss"
-            self._fail(f"{what} is {norm if math.isfinite(total.loss) else total.loss}")
-        for group in self.optimizer.param_groups:
-            group["lr"] = progress.schedule.learning_rate
-        self.optimizer.step()
+        if not math.isfinite(total.loss):
+            self._fail(f"the loss is {total.loss}")
+        norm = update(self.optimizer, self.parameters, config.clip, progress.schedule.learning_rate)
+        if not math.isfinite(norm):
+            self._fail(f"the gradient's norm is {norm}")
         progress.nats += total.nats
         progress.symbols += total.symbols
         return total
@@ -301,12 +301,6 @@ class _Trainer:
 def validation_metrics(line: Metrics) -> dict[str, float]:
     """Return the metrics of an epoch that were measured on the validation data."""
     return {key.removeprefix(VALIDATION): value for key, value in line.items() if key.startswith(VALIDATION)}
-
-
-def _optimizer(parameters: list[torch.nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
-    if config.optimizer == "sgd":
-        return torch.optim.SGD(parameters, config.learning_rate)
-    return torch.optim.Adam(parameters, config.learning_rate, fused=True)
 
 
 def _run(
