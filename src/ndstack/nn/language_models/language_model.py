@@ -19,10 +19,12 @@ from torch import Tensor
 from ndstack.errors import NdstackError, check_flag
 from ndstack.grammars.grammar import Word
 from ndstack.nn.language_models.adaptive import AdaptiveOutput
+from ndstack.nn.networks import unmodified
 from ndstack.nn.networks.backbone import Backbone
 from ndstack.nn.networks.padding import Lengths, check_lengths
 from ndstack.nn.networks.ragged import RaggedState
 from ndstack.nn.networks.state import NetworkState
+from ndstack.ops import cross_entropy
 from ndstack.ops.runtime.tracing import Recordable, traceable, untraced
 from ndstack.settings.model import InputKind, OutputKind
 from ndstack.stacks.base import Stack
@@ -176,7 +178,7 @@ class LanguageModel(Recordable, torch.nn.Module):
                 model did not know it (chapter 5).
         """
         symbols, lengths = self.encode(words)
-        return -self._surprisals(self(symbols)[0], symbols, lengths, eos)[0].sum(dim=1)
+        return -self._surprisals(symbols, lengths, eos)[0].sum(dim=1)
 
     def cross_entropy(
         self, words: Words, eos: bool = True, per: Literal["string", "symbol"] = "string"
@@ -185,7 +187,7 @@ class LanguageModel(Recordable, torch.nn.Module):
         if per not in ("string", "symbol"):
             raise NdstackError(f"per is {per!r}, expected 'string' or 'symbol'")
         symbols, lengths = self.encode(words)
-        surprisals, predicted = self._surprisals(self(symbols)[0], symbols, lengths, eos)
+        surprisals, predicted = self._surprisals(symbols, lengths, eos)
         return surprisals.sum() / (surprisals.shape[0] if per == "string" else predicted)
 
     def encode(self, words: Words) -> tuple[Tensor, Tensor | None]:
@@ -247,21 +249,27 @@ class LanguageModel(Recordable, torch.nn.Module):
         vectors: Tensor = self.embedding(symbols)
         return vectors
 
-    def _surprisals(
-        self, logits: Tensor, symbols: Tensor, lengths: Tensor | None, eos: bool
-    ) -> tuple[Tensor, int]:
+    def _surprisals(self, symbols: Tensor, lengths: Tensor | None, eos: bool) -> tuple[Tensor, int]:
         """Return -log p of every symbol, [B, n+1] or, without EOS, [B, n], and the number of symbols."""
         targets = torch.nn.functional.pad(symbols, (0, 1), value=self.boundary)
         if lengths is not None:
             place = torch.arange(targets.shape[1], device=targets.device) - lengths[:, None]
             last = self.boundary if eos else IGNORED
             targets = targets.masked_fill(place == 0, last).masked_fill(place > 0, IGNORED)
-        if not eos:
-            logits, targets = logits[:, :-1, : self.boundary], targets[:, :-1]
+        targets = targets if eos else targets[:, :-1]
+        count = targets.numel() if lengths is None else int((targets != IGNORED).sum())
+        layer, known, steps = self.output, self.boundary + eos, targets.shape[1]
+        if (
+            unmodified.is_linear(layer)
+            and not unmodified.hooked(self)
+            and cross_entropy.in_one_operation(layer.weight)
+        ):
+            hidden = self.hidden(symbols)[0][:, :steps]
+            return cross_entropy.surprisals(hidden, layer.weight, layer.bias, targets, known), count
+        logits = self(symbols)[0][:, :steps, :known]
         loss = torch.nn.functional.cross_entropy(
             logits.flatten(0, 1), targets.reshape(-1), reduction="none", ignore_index=IGNORED
         )
-        count = targets.numel() if lengths is None else int((targets != IGNORED).sum())
         return loss.view(targets.shape), count
 
 

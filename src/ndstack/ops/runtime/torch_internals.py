@@ -45,12 +45,14 @@ def plain_apply(operation: type[torch.autograd.Function]) -> Callable[..., Any]:
 
 
 def has_hooks(module: torch.nn.Module) -> bool:
-    """Return whether hooks run when the module is called, its own or those of all modules.
+    """Return whether hooks run when the module is called, its own or those of all modules, or compiled code.
 
     Fallback: True, so that the module is called and nothing that it does is left out.
     """
     everywhere = torch.nn.modules.module
     try:
+        if module._compiled_call_impl is not None:  # by `module.compile()`
+            return True
         return any(getattr(module, name) or getattr(everywhere, f"_global{name}") for name in _HOOKS)
     except AttributeError:
         return True
