@@ -20,8 +20,8 @@ def random_tensors(shapes, dtype, scale=1.0):
 
 
 def zero_moments(parameters):
-    zeros = [[torch.zeros_like(one) for one in parameters] for _ in range(2)]
-    return make_moments(parameters, *zeros, [torch.zeros(()) for _ in parameters])
+    means, squares = ([torch.zeros_like(one) for one in parameters] for _ in range(2))
+    return make_moments(parameters, means, squares, [torch.zeros(()) for _ in parameters])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -44,9 +44,7 @@ def test_equations(dtype, seed, limit, scale, rate):
         factor = reference.clipping_factor(norm, limit)
         for place, gradient in enumerate(kept):
             assert torch.equal(gradients[place], gradient)
-            reference.update(
-                theirs[place], factor * gradient, means[place], squares[place], step, settings
-            )
+            reference.update(theirs[place], factor * gradient, means[place], squares[place], step, settings)
             torch.testing.assert_close(
                 ours[place], theirs[place], rtol=2e-6 if dtype == torch.float32 else 1e-13, atol=rate * 2e-6
             )

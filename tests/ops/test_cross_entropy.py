@@ -35,8 +35,8 @@ def test_equation(dtype, batch, n, size, symbols, fewer, scale, seed):
     torch.manual_seed(seed)
     possible = max(1, symbols - fewer)
     *given, targets = random_arguments(dtype, batch, n, size, symbols, possible, scale)
-    ours = cpu.surprisals(*given, targets, possible)
-    expected = reference.surprisals(*given, targets, possible)
+    ours = cpu.surprisals(*given, targets=targets, symbols=possible)
+    expected = reference.surprisals(*given, targets=targets, symbols=possible)
     torch.testing.assert_close(ours, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * scale)
     received = torch.randn_like(expected)
     theirs = torch.autograd.grad(expected, given, received)
@@ -50,19 +50,21 @@ def test_torchs_own():
     theirs = torch.nn.functional.cross_entropy(
         logits.flatten(0, 1), targets.flatten(), reduction="none", ignore_index=-1
     )
-    torch.testing.assert_close(cpu.surprisals(*given, targets, 6).flatten(), theirs)
+    torch.testing.assert_close(cpu.surprisals(*given, targets=targets, symbols=6).flatten(), theirs)
 
 
 @pytest.mark.compiled
 def test_gradients_are_those_of_finite_differences():
     *given, targets = random_arguments(torch.float64, 2, 3, 4, 5, 4, 1.0)
-    assert torch.autograd.gradcheck(lambda *some: cpu.surprisals(*some, targets, 4), given)
-    assert torch.autograd.gradgradcheck(lambda *some: cpu.surprisals(*some, targets, 4), given)
+    assert torch.autograd.gradcheck(lambda *some: cpu.surprisals(*some, targets=targets, symbols=4), given)
+    assert torch.autograd.gradgradcheck(
+        lambda *some: cpu.surprisals(*some, targets=targets, symbols=4), given
+    )
 
 
 def test_a_graph_that_is_kept_gives_the_same_again():
     *given, targets = random_arguments(torch.float32, 2, 3, 4, 5, 5, 1.0)
-    total = cpu.surprisals(*given, targets, 5).sum()
+    total = cpu.surprisals(*given, targets=targets, symbols=5).sum()
     first, second = (torch.autograd.grad(total, given, retain_graph=True) for _ in range(2))
     assert all(map(torch.equal, first, second))
 
@@ -78,7 +80,7 @@ def test_logits_that_are_thousands_apart_and_nan():
 def test_symbols_that_are_not_possible_are_refused():
     *given, _ = random_arguments(torch.float32, 1, 2, 3, 4, 4, 1.0)
     with pytest.raises(NdstackError, match="symbol index 3 given, expected indices below 3"):
-        cpu.surprisals(*given, torch.tensor([[0, 3]]), 3)
+        cpu.surprisals(*given, targets=torch.tensor([[0, 3]]), symbols=3)
 
 
 def test_when_it_is_one_operation():

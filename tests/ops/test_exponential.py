@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ndstack.ops.runtime.exponentials import HIGHEST, LOWEST, exp_each, sigmoid_each, tanh_each
+from ndstack.ops.runtime.exponentials import (
+    HIGHEST,
+    HIGHEST_SINGLE,
+    LOWEST,
+    LOWEST_SINGLE,
+    exp_each,
+    sigmoid_each,
+    tanh_each,
+)
 
 WIDE = np.concatenate(
     [np.linspace(LOWEST, HIGHEST, 40_001)[1:-1], np.random.default_rng(0).normal(size=20_000)]
@@ -29,6 +37,19 @@ def changed(function, values):
 
 def test_exponentials_are_right_to_the_last_digits():
     assert np.abs(changed(exp_each, WIDE) / np.exp(WIDE) - 1).max() < 5e-16
+
+
+def test_exponentials_of_float32():
+    x = np.concatenate(
+        [
+            np.linspace(LOWEST_SINGLE, HIGHEST_SINGLE, 40_001)[1:-1],
+            np.random.default_rng(0).normal(size=20_000),
+        ]
+    ).astype(np.float32)
+    assert np.abs(changed(exp_each, x) / np.exp(x.astype(np.float64)) - 1).max() < 1.5e-7
+    beyond = np.array([-math.inf, -1e4, -87.4, 88.4, 1e4, math.inf, math.nan, 0.0, -0.0], np.float32)
+    expected = [0.0, 0.0, 0.0, math.inf, math.inf, math.inf, math.nan, 1.0, 1.0]
+    np.testing.assert_array_equal(changed(exp_each, beyond), expected)
 
 
 def test_exponentials_beyond_the_limits():

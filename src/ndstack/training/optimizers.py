@@ -14,7 +14,7 @@ from ndstack.ops.adam import AdamSettings
 from ndstack.settings.training import TrainingConfig
 
 if TYPE_CHECKING:
-    from ndstack.ops.adam.cpu import Moments
+    from ndstack.ops.adam import Moments
 
 
 _STATE = ("step", "exp_avg", "exp_avg_sq")
@@ -41,7 +41,8 @@ class Adam(torch.optim.Adam):
         if len(given) < len(parameters) or not self._ready(parameters):
             return None
         assert self._moments is not None
-        settings = AdamSettings(float(group["lr"]), *group["betas"], group["eps"])
+        first, second = group["betas"]
+        settings = AdamSettings(float(group["lr"]), first, second, group["eps"])
         return self._moments.clip_and_update(given, limit, settings)
 
     def _ready(self, parameters: Sequence[Tensor]) -> bool:
@@ -70,9 +71,7 @@ class Adam(torch.optim.Adam):
         return True
 
 
-def make_optimizer(
-    parameters: Sequence[torch.nn.Parameter], config: TrainingConfig
-) -> torch.optim.Optimizer:
+def make_optimizer(parameters: Sequence[torch.nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
     """Return the optimizer of a configuration."""
     if config.optimizer == "sgd":
         return torch.optim.SGD(parameters, config.learning_rate)

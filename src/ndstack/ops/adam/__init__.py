@@ -20,7 +20,7 @@ from ndstack.ops.runtime.lazy import LazyModule
 
 if TYPE_CHECKING:
     from ndstack.ops.adam import cpu
-    from ndstack.ops.adam.cpu import Moments
+    from ndstack.ops.adam.cpu import Moments as Moments
 else:
     cpu = LazyModule("ndstack.ops.adam.cpu")
 

@@ -66,12 +66,10 @@ class Moments:
         self._size = sum(sizes)
 
     def ready(self) -> bool:
-        """Return whether everything is still where it was, and all parameters have made equally many steps."""
+        """Return whether everything is where it was, and all parameters have made equally many steps."""
         return same_places(self._held, self._places) and len({float(one) for one in self._counters}) == 1
 
-    def clip_and_update(
-        self, gradients: Sequence[Tensor], limit: float, settings: AdamSettings
-    ) -> float:
+    def clip_and_update(self, gradients: Sequence[Tensor], limit: float, settings: AdamSettings) -> float:
         """Clip the gradients to a norm, make a step of Adam, and return what the norm was.
 
         The gradients themselves remain as they are. If their norm is not finite, so does everything else.

@@ -1,7 +1,7 @@
 """-log p of symbols, from the outputs of a network: affine layer, softmax and logarithm as one operation.
 
 This module is all that the rest of the package may use of this folder. `reference.py` has the equation in
-plain torch; `cpu.py` makes a differentiable operation of matrix products of torch and the loops of `loops.py`.
+plain torch; `cpu.py` makes a differentiable operation of torch's matrix products and the loops of `loops.py`.
 
 With few symbols, as formal languages have them, torch takes longer to call these operations one by one than
 to compute them.

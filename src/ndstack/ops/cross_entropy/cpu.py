@@ -40,7 +40,7 @@ class _Surprisals(Operation):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Gradients:
-        hidden, weight, bias, targets, shares = ctx.saved_tensors
+        hidden, weight, _, targets, shares = ctx.saved_tensors
         (size, symbols), dtype = shares.shape, shares.dtype
         if torch.is_grad_enabled():  # second derivatives are wanted
             return _again(ctx, grad, symbols)
@@ -60,9 +60,10 @@ class _Surprisals(Operation):
 
 def _again(ctx: Context, grad: Tensor, symbols: int) -> Gradients:
     """The derivatives as torch finds them, so that they can be differentiated."""
-    *given, targets, _ = ctx.saved_tensors
+    hidden, weight, bias, targets, _ = ctx.saved_tensors
+    given = (hidden, weight, bias)
     wanted = [tensor for tensor, needed in zip(given, ctx.needs_input_grad, strict=False) if needed]
-    again = reference.surprisals(*given, targets, symbols)
+    again = reference.surprisals(hidden, weight, bias, targets, symbols)
     found = iter(torch.autograd.grad(again, wanted, grad, create_graph=True))
     return *(next(found) if needed else None for needed in ctx.needs_input_grad[:3]), None, None
 
