@@ -7,6 +7,9 @@ rest is not. Around the layers are networks of a user's own: a tagger, a classif
 transformer. With a layer that does nothing, as part of the graph or between two graphs, or with
 `torch.nn.LSTM`, they show what torch takes by itself. That is the same for networks of all sizes, so it is
 much of the time of small ones (the default: the dissertation's), and little of that of `--ordinary` ones.
+
+What `torch.compile` keeps of a ReLU for the backward pass, whether numbers are positive, it writes slowly on
+CPUs without AVX-512. `--recompute-views` has it computed again instead, which is a setting of torch.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+import torch._functorch.config as functorch
 from torch import Tensor
 
 from ndstack.nn import StackAttention, StackRNN, Transformer, models
@@ -57,6 +61,20 @@ class Nothing(torch.nn.Module):
         if self.breaks and torch.compiler.is_dynamo_compiling():
             return untraced()(self.forward, x)
         return 2 * x, None
+
+
+class Feedforward(torch.nn.Module):
+    """Two affine layers of torch's with a ReLU between them."""
+
+    def __init__(self, units: int) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(units, 4 * units), torch.nn.ReLU(), torch.nn.Linear(4 * units, units)
+        )
+
+    def forward(self, x: Tensor) -> tuple[Tensor, None]:
+        """Return what the last layer gives, and no state."""
+        return self.layers(x), None
 
 
 class Around(torch.nn.Module):
@@ -99,10 +117,18 @@ class Classifier(torch.nn.Module):
 class Encoder(torch.nn.Module):
     """A layer of torch's transformer, between an embedding and logits."""
 
-    def __init__(self, attention: torch.nn.Module | None, d_model: int, padded: bool = False) -> None:
+    def __init__(
+        self,
+        attention: torch.nn.Module | None,
+        d_model: int,
+        padded: bool = False,
+        activation: str = "relu",
+    ) -> None:
         super().__init__()
         self.embedding = torch.nn.Embedding(SYMBOLS + 1, d_model)
-        self.layer = torch.nn.TransformerEncoderLayer(d_model, 4, 4 * d_model, dropout=0.0, batch_first=True)
+        self.layer = torch.nn.TransformerEncoderLayer(
+            d_model, 4, 4 * d_model, dropout=0.0, activation=activation, batch_first=True
+        )
         if attention is not None:
             self.layer.self_attn = attention  # type: ignore[assignment]
         self.output = torch.nn.Linear(d_model, SYMBOLS + 1)
@@ -170,9 +196,13 @@ def networks(size: Size) -> dict[str, Callable[[], torch.nn.Module]]:
         "tagger, `torch.nn.LSTM`": lambda: Around(torch.nn.LSTM(units, units, batch_first=True), units),
         "tagger, a layer that does nothing": lambda: Around(Nothing(breaks=False), units),
         "tagger, a break that does nothing": lambda: Around(Nothing(breaks=True), units),
+        "tagger, `Linear`, `ReLU`, `Linear`": lambda: Around(Feedforward(units), units),
         f"{layer}, Sup. 32": lambda: Encoder(StackAttention(d_model, Superposition(32)), d_model),
         f"{layer}, Sup. 32, padding": lambda: Encoder(
             StackAttention(d_model, Superposition(32)), d_model, padded=True
+        ),
+        f"{layer}, Sup. 32, GELU": lambda: Encoder(
+            StackAttention(d_model, Superposition(32)), d_model, activation="gelu"
         ),
         f"{layer}, VRNS 2-2-5": lambda: Encoder(StackAttention(d_model, Nondeterministic(2, 2, 5)), d_model),
         f"{layer}, torch's attention": lambda: Encoder(None, d_model),
@@ -230,10 +260,12 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=300, help="pairs of steps (default: %(default)s)")
     parser.add_argument("--only", default="", help="networks whose names contain this")
     parser.add_argument("--ordinary", action="store_true", help=f"{ORDINARY} in place of {SMALL}")
+    parser.add_argument("--recompute-views", action="store_true", help="set torch's recompute_views")
     parser.add_argument("--threads", type=int, default=1, help="of torch (default: %(default)s)")
     options = parser.parse_args()
     size = ORDINARY if options.ordinary else SMALL
     torch.set_num_threads(options.threads)
+    functorch.recompute_views = options.recompute_views
     print("| network | as it is | compiled | compiled / as it is |\n|---|---|---|---|")
     for name, make in networks(size).items():
         if options.only in name:
