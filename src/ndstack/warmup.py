@@ -16,8 +16,10 @@ from ndstack.nn import models as models_by_name
 from ndstack.ops.nondeterministic import in_log_space
 from ndstack.ops.runtime import compile_messages, numba_internals
 from ndstack.progress import progress_bar
+from ndstack.settings.training import TrainingConfig
 from ndstack.stacks import Nondeterministic, Stack
 from ndstack.stacks.base import StateT
+from ndstack.training.optimizers import make_optimizer, update
 
 MODELS = ("lstm", "strat-3", "sup-3", "ns-2-3", "rns-2-3", "vrns-2-3-3", "tf+sup-4", "tf+vrns-2-3-2")
 """One model of each kind; those of other sizes use the same kernels."""
@@ -89,10 +91,12 @@ class _Use:
         self.loss = torch.zeros(())
 
     def forward(self) -> None:
-        self.loss = self.model(self.symbols)[0].sum()
+        self.loss = self.model.cross_entropy(self.symbols)
 
     def backward(self) -> None:
         torch.autograd.backward(self.loss)
+        parameters = list(self.model.parameters())
+        update(make_optimizer(parameters, TrainingConfig()), parameters, None, 0.0)
 
     def steps(self) -> None:
         state, total = self.model.start(2), torch.zeros((), dtype=self.model.dtype)
