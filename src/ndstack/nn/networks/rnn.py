@@ -220,17 +220,18 @@ class StackRNN(Recurrent):
             and not self._enters_graph(self._as_read(x), state, lengths)
         ):  # at once, so that it is one break in the graph
             return untraced()(self.forward, x, state, lengths)
+        read = super().forward if self.backwards is None else self._both_directions
         if isinstance(x, PackedSequence):
             if lengths is not None:
                 raise NdstackError(
                     "a packed batch and lengths given, but a packed batch has lengths of its own"
                 )
             padded, sizes = unpack(x)
-            output, state = self._both_directions(padded, state, sizes)
+            output, state = read(padded, state, sizes)
             return repack(output, sizes, x), state
         if self.batch_first:
-            return self._both_directions(x, state, lengths)
-        output, state = self._both_directions(transposed(x), state, lengths)
+            return read(x, state, lengths)
+        output, state = read(transposed(x), state, lengths)
         return output.transpose(0, 1), state
 
     def _as_read(self, x: object) -> object:
@@ -242,9 +243,8 @@ class StackRNN(Recurrent):
     def _both_directions(
         self, x: Tensor, state: NetworkState | None, lengths: Lengths | None
     ) -> tuple[Tensor, NetworkState]:
-        """Read [B, n, input_size] in one direction, or in two."""
-        if self.backwards is None:
-            return super().forward(x, state, lengths)
+        """Read [B, n, input_size] in two directions."""
+        assert self.backwards is not None
         if state is not None and not isinstance(state, BidirectionalState):
             raise NdstackError(
                 f"a {type(state).__name__} given, expected a BidirectionalState, as start() gives it"
