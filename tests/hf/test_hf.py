@@ -36,12 +36,6 @@ MODELS = {
 STRINGS = ["abba", "", "a", "bab"]
 
 
-@pytest.fixture(autouse=True)
-def quiet():
-    transformers.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-
-
 def network(name="rns-2-3", seed=3, **more):
     model = models.build(name, ("a", "b"), seed=seed, **MODELS[name], **more)
     with torch.no_grad():
@@ -245,6 +239,14 @@ def test_errors_in_one_line():
         (lambda: model(inputs_embeds=torch.zeros(1, 2, 3)), "expected input_ids"),
         (lambda: model(ids, past_key_values=transformers.DynamicCache()), "expected an NdstackCache"),
         (lambda: model(ids, torch.ones(1, 1)), r"attention_mask of shape \[1, 1\] given"),
+        (
+            lambda: model(torch.zeros(1, 2)),
+            r"input_ids of dtype float32 given, expected .* input_ids.long\(\)",
+        ),
+        (
+            lambda: model.generate(ids, max_new_tokens=1, cache_implementation="static"),
+            "cache_implementation='static' given",
+        ),
         (lambda: model(torch.tensor([[0, 9]])), r"tokens from 0 to 9 given, expected 0 to \d"),
         (lambda: from_run("dyck/rns-2-3"), "did you mean zoo:dyck/rns-2-3"),
         (lambda: model.resize_token_embeddings(9), "alphabet of a network is fixed"),
