@@ -180,11 +180,24 @@ def test_a_run_that_was_tuned_is_a_run_again(tmp_path):
     )
     loaded.save_pretrained(tmp_path / "again")
     told = ndstack("hf", "import", tmp_path / "again", "--out", tmp_path / "run")
-    assert told.stdout == f"Run: {tmp_path / 'run'}\n"
+    assert told.stdout.startswith(
+        f"Run: {tmp_path / 'run'}; its parameters have changed, so `ndstack evaluate"
+    )
     tuned = Run.open(tmp_path / "run")
     assert tuned.config == Run.open(name).config
     assert torch.equal(tuned.load().output.weight, model.network.output.weight)
     assert not torch.equal(load(name).output.weight, model.network.output.weight)
+    assert tuned.tuned
+    assert not Run.open(name).tuned
+    assert "no results; `ndstack evaluate" in ndstack("show", tuned.folder).stdout
+    curves = tmp_path / "both.svg"
+    before, after = json.loads(ndstack("compare", name, tuned.folder, "--json", "--out", curves).stdout)
+    assert before["difference"] < 0.1
+    assert [after[key] for key in ("difference", "cross_entropy", "best_epoch", "epochs")] == [None] * 3 + [0]
+    measured = json.loads(ndstack("evaluate", tuned.folder, "--lengths", "4:6", "--json").stdout)
+    assert [row["length"] for row in measured["by_length"]] == [4, 6]
+    assert (tuned.folder / "test-4-6.json").exists()
+    assert not (tuned.folder / "test.json").exists()
     NdstackForCausalLM.wrap(tuned.load()).save_pretrained(tmp_path / "alone")
     told = ndstack("hf", "import", tmp_path / "alone", "--out", tmp_path / "model")
     assert told.stdout.startswith("Model, for ndstack.nn.load, since it did not come from a run: ")

@@ -10,6 +10,7 @@ divides the loss by the number of labels, over all micro-batches of an update, b
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from ndstack.hf.configuration import NdstackConfig
 from ndstack.nn import LanguageModel, NetworkState, initialize
 from ndstack.nn.language_models.language_model import IGNORED
 from ndstack.nn.networks.padding import reorder, symbols_first
+from ndstack.nn.storage.files import pack_tensors
 from ndstack.training.run import CONFIG, ENVIRONMENT, METRICS, TIMES
 
 _SEEDS = 2**31
@@ -49,8 +51,16 @@ model = AutoModelForCausalLM.from_pretrained("this folder")
 FOLDER = "ndstack"
 """Where the files of the run are, in the folder of a model that came from one."""
 
-KEPT = (CONFIG, METRICS, TIMES, ENVIRONMENT)
+CHECKSUM = "parameters.sha256"
+"""The file with the checksum of the parameters that the results of the run are about."""
+
+KEPT = (CONFIG, METRICS, TIMES, ENVIRONMENT, CHECKSUM)
 """The files of a run that are kept."""
+
+
+def checksum(network: LanguageModel) -> bytes:
+    """Return the checksum of the parameters of a network, as text."""
+    return hashlib.sha256(pack_tensors(network.state_dict())).hexdigest().encode()
 
 
 def run_files(folder: Path) -> dict[str, bytes]:

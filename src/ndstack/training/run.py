@@ -99,6 +99,12 @@ class Run:
             f"run from it with --start-from {self.folder}"
         )
 
+    @property
+    def tuned(self) -> bool:
+        """Whether its parameters were changed elsewhere, so that no results of its training are theirs."""
+        best, log = self.folder / BEST, self.folder / LOG
+        return best.exists() and not log.exists() and not self.metrics()
+
     def tidy(self) -> None:
         """Remove what killed processes left behind; the caller must have locked the folder."""
         files.tidy(self.folder, (self.folder / STATE).parent, self.folder / SNAPSHOTS)
