@@ -81,9 +81,11 @@ def check_flag(name: str, value: object) -> bool:
 
 def first_problem(error: ValidationError) -> str:
     """Return the first problem of a validation error in one line, with its place in the data."""
-    detail = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in detail["loc"])
+    detail = error.errors(include_url=False)[0]
+    place, given = ".".join(str(part) for part in detail["loc"]), detail["input"]
     message = "there is no such name" if detail["type"] == "extra_forbidden" else detail["msg"]
+    if message.startswith("Input should be") and isinstance(given, str | int | float):
+        message += f"; {repr(given)[:60]} given"
     return " ".join(f"{place}: {message}".removeprefix(": ").split())
 
 

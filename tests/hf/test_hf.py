@@ -230,13 +230,23 @@ def test_commands(tmp_path):
     done = ndstack("hf", "import", "there", "--out", "back", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "Run: back\n"), done.stderr
     assert "validation cross entropy" in ndstack("show", "back", cwd=tmp_path).stdout
-    for given in (
-        ("import", "back", "--out", "x"),
-        ("import", "nowhere", "--out", "x"),
-        ("export", "x", "--out", "y"),
+    for given, message in (
+        (
+            ("hf", "import", "back", "--out", "x"),
+            "back is a run already; expected what save_pretrained() made",
+        ),
+        (("hf", "import", "nowhere", "--out", "x"), "nowhere has no config.json"),
+        (
+            ("hf", "export", "x", "--out", "y"),
+            "there is no folder x; expected a run, a name that `ndstack zoo`",
+        ),
+        (("hf", "export", "there", "--out", "y"), "there is a folder of transformers"),
+        (("evaluate", "there"), "`ndstack hf import there --out RUN` makes it a run"),
+        (("show", "there"), "`ndstack hf import there --out RUN` makes it a run"),
     ):
-        failed = ndstack("hf", *given, cwd=tmp_path)
+        failed = ndstack(*given, cwd=tmp_path)
         assert (failed.returncode, failed.stderr.count("\n")) == (2, 1), failed.stderr
+        assert message in failed.stderr
     assert not (tmp_path / "x").exists()
 
 
@@ -261,6 +271,11 @@ def test_errors_in_one_line():
             "cache_implementation='static' given",
         ),
         (lambda: model(torch.tensor([[0, 9]])), r"tokens from 0 to 9 given, expected 0 to \d"),
+        (
+            lambda: NdstackConfig.of("sup-3", "ab", hiden=3),
+            "hiden: there is no such name; did you mean hidden",
+        ),
+        (lambda: from_run("nowhere"), "there is no folder nowhere; expected a run, .* zoo:"),
         (lambda: from_run("dyck/rns-2-3"), "did you mean zoo:dyck/rns-2-3"),
         (lambda: model.resize_token_embeddings(9), "alphabet of a network is fixed"),
     ):

@@ -154,6 +154,7 @@ def test_a_run_that_has_just_begun_is_shown(run, tmp_path):
         ),
         (["dyck", "--model", "lstm", "--out", "x", "--set", "clip"], "is not a setting"),
         (["dyck", "--model", "lstm", "--out", "x", "--learning-rate", "-1"], "training.learning_rate"),
+        (["dyck", "--model", "lstm", "--out", "x", "--set", "training.learning_rate=abc"], "; 'abc' given"),
         (["dyck", "--model", "lstm", "--out", "x", "--config", "no.toml"], "cannot read no.toml"),
         (["dyck", "--model", "lstm", "--out", "x", "--device", "cuda"], "finds no CUDA device"),
         (["dyck", "--model", "lstm", "--out", "x", "--lengths", "41"], "no strings of lengths 41..41"),

@@ -18,7 +18,7 @@ from ndstack.hf.tokenization import make_tokenizer
 from ndstack.nn import LanguageModel, load
 from ndstack.nn.storage.description import describe_model
 from ndstack.nn.storage.files import CONFIGURATION, pack_tensors, save_model
-from ndstack.training.run import BEST, CONFIG, METRICS, TIMES, Run, is_run
+from ndstack.training.run import BEST, CONFIG, METRICS, TIMES, Run, is_of_transformers, is_run
 from ndstack.zoo import PREFIX, names, resolve
 
 
@@ -50,6 +50,8 @@ def import_run(folder: str | Path, run: str | Path) -> None:
     folder, for `ndstack.nn.load`. One that was tuned has no results until it is measured.
     """
     folder = Path(folder)
+    if is_run(folder) and (folder / CONFIGURATION).exists():
+        raise NdstackError(f"{folder} is a run already; expected what save_pretrained() made")
     if not (folder / "config.json").exists():
         raise NdstackError(f"{folder} has no config.json; expected what save_pretrained() made")
     try:
@@ -76,9 +78,14 @@ def _load(run: str | Path) -> LanguageModel:
     if f"{PREFIX}{run}" in names():
         raise NdstackError(f"{run} given, which is no folder; did you mean {PREFIX}{run}?")
     source = resolve(run)
-    if (source / "generation_config.json").exists():
+    if is_of_transformers(source):
         raise NdstackError(
             f"{run} is a folder of transformers: use NdstackForCausalLM.from_pretrained, or make a run of it "
             "with import_run or `ndstack hf import`"
+        )
+    if not source.exists():
+        raise NdstackError(
+            f"there is no folder {run}; expected a run, a name that `ndstack zoo` lists, such as "
+            f"{names()[0]}, or a folder that LanguageModel.save made"
         )
     return Run.open(run).load() if is_run(source) else load(source)
