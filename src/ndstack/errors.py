@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, SupportsIndex
 
 if TYPE_CHECKING:
@@ -77,6 +78,21 @@ def check_flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise NdstackError(f"{name} is {value!r}, expected True or False")
     return value
+
+
+def refuse(unsupported: Mapping[str, object], by: type, instead: Mapping[str, str]) -> None:
+    """Raise an error if there are arguments that a class does not take.
+
+    Args:
+        unsupported: what was given, by name.
+        by: the class.
+        instead: what to do instead, by name, where that is known.
+    """
+    for name, value in unsupported.items():
+        hint = instead.get(name, f"see help(ndstack.nn.{by.__name__})")
+        text = repr(value)
+        given = f"{name}={text}" if len(text) < 60 and "\n" not in text else name
+        raise NdstackError(f"{given} given, which {by.__name__} does not take; {hint}")
 
 
 def first_problem(error: ValidationError) -> str:
