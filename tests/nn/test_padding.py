@@ -166,6 +166,16 @@ def test_both_directions_are_two_networks():
         LanguageModel(StackRNN(2, 4, None, bidirectional=True), ("a", "b"))
 
 
+@pytest.mark.parametrize("name", ["rns both", "vrns both layers"])
+def test_both_directions_at_their_ends(name):
+    """What a classifier needs: the second network ends at the first symbol."""
+    network, lengths = rnn(name), torch.tensor([5, 2, 4])
+    output, state = network(torch.randn(3, 5, 3), lengths=lengths)
+    half = network.output_size // 2
+    ends = output[torch.arange(3), lengths - 1, :half], output[:, 0, half:]
+    torch.testing.assert_close(torch.cat(state.hidden[-2:], dim=1), torch.cat(ends, dim=1))
+
+
 def test_dropout_between_layers_is_for_training_and_only_there():
     torch.manual_seed(0)
     network, x = StackRNN(3, 40, Superposition(3), 2, dropout=0.5), torch.randn(2, 6, 3)
