@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, SupportsIndex
 
 if TYPE_CHECKING:
@@ -79,11 +80,28 @@ def check_flag(name: str, value: object) -> bool:
     return value
 
 
+def refuse(unsupported: Mapping[str, object], by: type, instead: Mapping[str, str]) -> None:
+    """Raise an error if there are arguments that a class does not take.
+
+    Args:
+        unsupported: what was given, by name.
+        by: the class.
+        instead: what to do instead, by name, where that is known.
+    """
+    for name, value in unsupported.items():
+        hint = instead.get(name, f"see help(ndstack.nn.{by.__name__})")
+        text = repr(value)
+        given = f"{name}={text}" if len(text) < 60 and "\n" not in text else name
+        raise NdstackError(f"{given} given, which {by.__name__} does not take; {hint}")
+
+
 def first_problem(error: ValidationError) -> str:
     """Return the first problem of a validation error in one line, with its place in the data."""
-    detail = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in detail["loc"])
+    detail = error.errors(include_url=False)[0]
+    place, given = ".".join(str(part) for part in detail["loc"]), detail["input"]
     message = "there is no such name" if detail["type"] == "extra_forbidden" else detail["msg"]
+    if message.startswith("Input should be") and isinstance(given, str | int | float):
+        message += f"; {repr(given)[:60]} given"
     return " ".join(f"{place}: {message}".removeprefix(": ").split())
 
 

@@ -69,6 +69,7 @@ def test_a_trained_network_says_how_long_its_strings_were_and_how_probable_one_i
         "a renormalising nondeterministic stack of 2 states (q0, q1) and 3 symbols (⊥, 1, 2)"
         in model["about"]
     )
+    assert "the numbers are names, and not symbols of the string" in model["about"]
     assert all(40 <= len(text) <= 80 for text in model["examples"])
     note = look(client, model["id"], model["examples"][0])["notes"]["string"]
     entropy, bound = (float(number) for number in re.findall(r"is (\d+\.\d+)", note))

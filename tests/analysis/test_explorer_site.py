@@ -151,7 +151,7 @@ def test_the_page_begins_with_the_tour_and_each_step_shows_its_part(page, width,
     for number, step in enumerate(STEPS):
         page.until(f"Tour.at === {number} && view.text === {json.dumps(step.string)} && !computing")
         assert page.run("$('tour-title').textContent") == step.title
-        assert page.run("$('tour-text').textContent") == step.text.replace("**", "")
+        assert page.run("$('tour-text').textContent") == (step.text + step.published).replace("**", "")
         page.until("document.querySelectorAll('.lit').length === 1")
         page.until(SEEN, 10)
         assert page.run("[player, state.t, $('tour-play').hidden]") == [
@@ -207,6 +207,26 @@ def test_an_embedded_tour_does_not_scroll_the_page_around_it(page, site, tmp_pat
         time.sleep(0.05)
     assert inside("document.querySelector('#tour-next').click() || true")
     assert page.run("scrollY") == 0
+
+
+def test_the_last_step_says_which_strings_a_published_page_has(site):
+    complete = next(one["complete"] for one in published(site)["models"] if one["id"] == STEPS[-1].model)
+    assert f"all strings of up to {complete} symbols" in STEPS[-1].published
+    assert "ndstack explore" in STEPS[-1].published
+    assert "are not symbols of the string" in STEPS[-1].text
+
+
+def test_cards_say_whether_they_are_about_the_whole_string_or_a_prefix(page):
+    page.run("Tour.close(); choose('palindromes', 'abaaba', { t: 2 })")
+    page.until("view.text === 'abaaba' && state.t === 2")
+    caption = page.run("document.querySelector('[data-band=\"Best run\"] .caption').textContent")
+    assert "of the runs on the whole string" in caption
+    note = "$('stacks-note').textContent"
+    assert page.run(note).startswith("Stacks after the first 2 of 6 steps, whatever comes later; Best run is")
+    page.run("go(0)")
+    assert page.run(note).startswith("Stacks before anything is read, whatever comes later")
+    page.run("go(6)")
+    assert page.run(note).startswith("Stacks after the whole string. Percentages")
 
 
 def test_sample_gives_strings_of_the_language_only(page):

@@ -36,12 +36,6 @@ MODELS = {
 STRINGS = ["abba", "", "a", "bab"]
 
 
-@pytest.fixture(autouse=True)
-def quiet():
-    transformers.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-
-
 def network(name="rns-2-3", seed=3, **more):
     model = models.build(name, ("a", "b"), seed=seed, **MODELS[name], **more)
     with torch.no_grad():
@@ -186,11 +180,24 @@ def test_a_run_that_was_tuned_is_a_run_again(tmp_path):
     )
     loaded.save_pretrained(tmp_path / "again")
     told = ndstack("hf", "import", tmp_path / "again", "--out", tmp_path / "run")
-    assert told.stdout == f"Run: {tmp_path / 'run'}\n"
+    assert told.stdout.startswith(
+        f"Run: {tmp_path / 'run'}; its parameters have changed, so `ndstack evaluate"
+    )
     tuned = Run.open(tmp_path / "run")
     assert tuned.config == Run.open(name).config
     assert torch.equal(tuned.load().output.weight, model.network.output.weight)
     assert not torch.equal(load(name).output.weight, model.network.output.weight)
+    assert tuned.tuned
+    assert not Run.open(name).tuned
+    assert "no results; `ndstack evaluate" in ndstack("show", tuned.folder).stdout
+    curves = tmp_path / "both.svg"
+    before, after = json.loads(ndstack("compare", name, tuned.folder, "--json", "--out", curves).stdout)
+    assert before["difference"] < 0.1
+    assert [after[key] for key in ("difference", "cross_entropy", "best_epoch", "epochs")] == [None] * 3 + [0]
+    measured = json.loads(ndstack("evaluate", tuned.folder, "--lengths", "4:6", "--json").stdout)
+    assert [row["length"] for row in measured["by_length"]] == [4, 6]
+    assert (tuned.folder / "test-4-6.json").exists()
+    assert not (tuned.folder / "test.json").exists()
     NdstackForCausalLM.wrap(tuned.load()).save_pretrained(tmp_path / "alone")
     told = ndstack("hf", "import", tmp_path / "alone", "--out", tmp_path / "model")
     assert told.stdout.startswith("Model, for ndstack.nn.load, since it did not come from a run: ")
@@ -223,13 +230,23 @@ def test_commands(tmp_path):
     done = ndstack("hf", "import", "there", "--out", "back", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "Run: back\n"), done.stderr
     assert "validation cross entropy" in ndstack("show", "back", cwd=tmp_path).stdout
-    for given in (
-        ("import", "back", "--out", "x"),
-        ("import", "nowhere", "--out", "x"),
-        ("export", "x", "--out", "y"),
+    for given, message in (
+        (
+            ("hf", "import", "back", "--out", "x"),
+            "back is a run already; expected what save_pretrained() made",
+        ),
+        (("hf", "import", "nowhere", "--out", "x"), "nowhere has no config.json"),
+        (
+            ("hf", "export", "x", "--out", "y"),
+            "there is no folder x; expected a run, a name that `ndstack zoo`",
+        ),
+        (("hf", "export", "there", "--out", "y"), "there is a folder of transformers"),
+        (("evaluate", "there"), "`ndstack hf import there --out RUN` makes it a run"),
+        (("show", "there"), "`ndstack hf import there --out RUN` makes it a run"),
     ):
-        failed = ndstack("hf", *given, cwd=tmp_path)
+        failed = ndstack(*given, cwd=tmp_path)
         assert (failed.returncode, failed.stderr.count("\n")) == (2, 1), failed.stderr
+        assert message in failed.stderr
     assert not (tmp_path / "x").exists()
 
 
@@ -245,7 +262,20 @@ def test_errors_in_one_line():
         (lambda: model(inputs_embeds=torch.zeros(1, 2, 3)), "expected input_ids"),
         (lambda: model(ids, past_key_values=transformers.DynamicCache()), "expected an NdstackCache"),
         (lambda: model(ids, torch.ones(1, 1)), r"attention_mask of shape \[1, 1\] given"),
+        (
+            lambda: model(torch.zeros(1, 2)),
+            r"input_ids of dtype float32 given, expected .* input_ids.long\(\)",
+        ),
+        (
+            lambda: model.generate(ids, max_new_tokens=1, cache_implementation="static"),
+            "cache_implementation='static' given",
+        ),
         (lambda: model(torch.tensor([[0, 9]])), r"tokens from 0 to 9 given, expected 0 to \d"),
+        (
+            lambda: NdstackConfig.of("sup-3", "ab", hiden=3),
+            "hiden: there is no such name; did you mean hidden",
+        ),
+        (lambda: from_run("nowhere"), "there is no folder nowhere; expected a run, .* zoo:"),
         (lambda: from_run("dyck/rns-2-3"), "did you mean zoo:dyck/rns-2-3"),
         (lambda: model.resize_token_embeddings(9), "alphabet of a network is fixed"),
     ):

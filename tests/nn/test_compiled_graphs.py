@@ -279,6 +279,13 @@ def test_masks_are_checked_when_the_graph_runs():
     called(inputs(), src_mask=torch.nn.Transformer.generate_square_subsequent_mask(7, dtype=torch.double))
     with pytest.raises(NdstackError, match="that is not causal"):
         called(inputs(), src_mask=torch.zeros(7, 7, dtype=torch.double))
+    attention = Around(module.layer.self_attn).double()
+    added = torch.zeros(PADDED.shape, dtype=torch.double).masked_fill(PADDED, -torch.inf)
+    check(attention, compiled(attention), inputs(), key_padding_mask=added)
+    for wrong in (torch.ones_like(added), torch.ones_like(added, dtype=torch.long)):
+        called = compiled(attention, fullgraph=False)
+        with pytest.raises(NdstackError, match="key_padding_mask=attention_mask == 0"):
+            called(inputs(), key_padding_mask=wrong)
 
 
 @pytest.mark.parametrize("name", ["rns", "vectors", "window", "both", "sup", "strat"])

@@ -166,6 +166,16 @@ def test_both_directions_are_two_networks():
         LanguageModel(StackRNN(2, 4, None, bidirectional=True), ("a", "b"))
 
 
+@pytest.mark.parametrize("name", ["rns both", "vrns both layers"])
+def test_both_directions_at_their_ends(name):
+    """What a classifier needs: the second network ends at the first symbol."""
+    network, lengths = rnn(name), torch.tensor([5, 2, 4])
+    output, state = network(torch.randn(3, 5, 3), lengths=lengths)
+    half = network.output_size // 2
+    ends = output[torch.arange(3), lengths - 1, :half], output[:, 0, half:]
+    torch.testing.assert_close(torch.cat(state.hidden[-2:], dim=1), torch.cat(ends, dim=1))
+
+
 def test_dropout_between_layers_is_for_training_and_only_there():
     torch.manual_seed(0)
     network, x = StackRNN(3, 40, Superposition(3), 2, dropout=0.5), torch.randn(2, 6, 3)
@@ -291,8 +301,11 @@ def test_wrong_lengths_and_shapes_get_one_line():
         ),
         (lambda: network(x, lengths=[4, 5]), r"^a string of length 5 given in a batch of 4 positions, .*$"),
         (lambda: network(x, lengths=[4, -1]), r"^a string of length -1 given .*$"),
-        (lambda: network(x, lengths=torch.tensor([4.0, 2.0])), r"^lengths are tensor.*whole numbers"),
-        (lambda: network(x, lengths=3), r"^lengths are 3, expected whole numbers, one for each string$"),
+        (
+            lambda: network(x, lengths=torch.tensor([4.0, 2.0])),
+            r"^a tensor of torch.float32 given as lengths, expected whole",
+        ),
+        (lambda: network(x, lengths=3), r"^3 given as lengths, expected whole numbers, one for each string$"),
         (lambda: network(packed, lengths=[2]), r"^a packed batch and lengths given, .*$"),
         (lambda: other(x[0]), r"^input of shape \[4, 3\] given, expected \[length, batch, size\], .*$"),
         (lambda: network(x, (x, x)), r"^a tuple \(h and c, perhaps\) given as the state, expected .*$"),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ndstack.errors import NdstackError
-from ndstack.nn import StackAttention
+from ndstack.nn import DotProductAttention, StackAttention, Transformer
 from ndstack.stacks import Nondeterministic, Superposition
 
 D = 6
@@ -99,6 +99,18 @@ def test_whole_encoders_and_decoders_of_torch_with_padding():
                 torch.testing.assert_close(decoded[row, :k], alone[0])
 
 
+def test_device_and_dtype_are_those_of_the_parameters():
+    part = StackAttention(D, Nondeterministic(2, 2, 3), device="cpu", dtype=torch.float64)
+    assert {parameter.dtype for parameter in part.parameters()} == {torch.float64}
+    assert part(torch.randn(2, 4, D, dtype=torch.float64))[0].dtype == torch.float64
+
+
+@pytest.mark.parametrize("network", [DotProductAttention(4, 2), Transformer(4, heads=2)])
+def test_inputs_of_another_dtype_get_one_line_elsewhere_too(network):
+    with pytest.raises(NdstackError, match=r"input of torch.float64 given to a network of torch.float32"):
+        network(torch.randn(2, 3, 4, dtype=torch.float64))
+
+
 def test_what_it_cannot_do_gets_one_line():
     part, x = attention(), torch.randn(2, 4, D)
     mask = torch.zeros(2, 4, dtype=torch.bool)
@@ -111,6 +123,31 @@ def test_what_it_cannot_do_gets_one_line():
         (lambda: part(x, attn_mask=CAUSAL(3)), r"of shape \[3, 3\] that is not causal given"),
         (lambda: part(x, key_padding_mask=mask[:, 1:]), r"of shape \[2, 3\] given, expected \[2, 4\]"),
         (lambda: part(x, part.start(2), key_padding_mask=mask), "both a state and a key_padding_mask"),
+        (lambda: part(x, key_padding_mask=mask.long()), "of torch.int64 given, .*=attention_mask == 0; or 0"),
+        (
+            lambda: part(x, key_padding_mask=(~mask).float()),
+            "of torch.float32 with numbers besides 0 and -inf",
+        ),
+        (
+            lambda: part(x, attn_mask=CAUSAL(4).isinf().int()),
+            "attn_mask of torch.int32 given, expected truth",
+        ),
+        (
+            lambda: part(x.double()),
+            r"torch.float64 given to a network of torch.float32; use x.to\(torch.float32",
+        ),
+        (
+            lambda: part(x, lengths=torch.tensor([4, 2])),
+            r"lengths=tensor\(\[4, 2\]\) given.*key_padding_mask=torch",
+        ),
+        (
+            lambda: part(x, attention_mask=torch.ones(2, 90)),
+            "^attention_mask given, which .* == 0, which is True",
+        ),
+        (
+            lambda: StackAttention(D, Superposition(D), num_heads=2),
+            "num_heads=2 given, which .*; it has one head",
+        ),
         (lambda: whole(x, src_key_padding_mask=mask), "enable_nested_tensor=False"),
     ):
         with pytest.raises(NdstackError, match=message), torch.no_grad():

@@ -68,6 +68,7 @@ def test_a_data_folder_and_a_grammar(run, tmp_path):
     run("train", "--data", "data", "--model", "lstm", "--out", "x", "--max-epochs", "1", "--quiet")
     row = json.loads(run("evaluate", "x", "--json").out)
     assert [line["length"] for line in row["by_length"]] == [2, 4, 6, 8]
+    assert "whose data are in a folder" in run("evaluate", "x", "--lengths", "2:4", code=2).err
     (tmp_path / "data" / "train.txt").write_text("ab\n")
     assert "has changed since the run started" in run("train", "--resume", "x", code=2).err
     run("train", "--grammar", "anbn.cfg", "--model", "lstm", "--out", "y", *TINY, "--quiet")
@@ -83,6 +84,12 @@ def test_evaluate_generate_show_compare(run, tmp_path):
     assert "<svg" in (tmp_path / "lstm" / "test.svg").read_text()
     saved = json.loads((tmp_path / "lstm" / "test.json").read_text())
     assert saved == json.loads(run("evaluate", "lstm", "--json").out)
+    for split in ("test", "validation"):
+        other = json.loads(run("evaluate", "lstm", "--split", split, "--lengths", "13:15", "--json").out)
+        assert {row["length"] for row in other["by_length"]} <= {13, 15}
+        assert other == json.loads((tmp_path / "lstm" / f"{split}-13-15.json").read_text())
+    assert saved == json.loads((tmp_path / "lstm" / "test.json").read_text())
+    assert "no strings of lengths 2..2" in run("evaluate", "lstm", "--lengths", "2", code=2).err
     made = [
         json.loads(line) for line in run("generate", "rns-1-2", "--count", "4", "--json").out.splitlines()
     ]
@@ -147,6 +154,7 @@ def test_a_run_that_has_just_begun_is_shown(run, tmp_path):
         ),
         (["dyck", "--model", "lstm", "--out", "x", "--set", "clip"], "is not a setting"),
         (["dyck", "--model", "lstm", "--out", "x", "--learning-rate", "-1"], "training.learning_rate"),
+        (["dyck", "--model", "lstm", "--out", "x", "--set", "training.learning_rate=abc"], "; 'abc' given"),
         (["dyck", "--model", "lstm", "--out", "x", "--config", "no.toml"], "cannot read no.toml"),
         (["dyck", "--model", "lstm", "--out", "x", "--device", "cuda"], "finds no CUDA device"),
         (["dyck", "--model", "lstm", "--out", "x", "--lengths", "41"], "no strings of lengths 41..41"),

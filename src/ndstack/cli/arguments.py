@@ -80,7 +80,9 @@ ModelName = Annotated[
         "--model", help="Such as lstm, sup-10, rns-2-3, tf+vrns-3-3-5.", autocompletion=complete_model
     ),
 ]
-Lengths = Annotated[str, typer.Option(metavar="LOW:HIGH", help="The lengths of strings, or one length.")]
+_LENGTHS = typer.Option("--lengths", metavar="LOW:HIGH", help="The lengths of strings, or one length.")
+Lengths = Annotated[str, _LENGTHS]
+LengthsIfGiven = Annotated[str | None, _LENGTHS]
 Resume = Annotated[Path | None, typer.Option(metavar="RUN", help="Resume the run in this folder.")]
 
 _SEED = typer.Option("--seed", min=0, max=2**63 - 1, help="The seed of all random numbers.")

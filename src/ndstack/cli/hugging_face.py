@@ -46,15 +46,20 @@ def import_(
 ) -> None:
     """Write a model that was exported, and perhaps trained elsewhere, as a run folder again.
 
-    A model that did not come from a run becomes a model folder, for `ndstack.nn.load`.
+    A model that did not come from a run becomes a model folder, for `ndstack.nn.load`. One that was trained
+    elsewhere has no results until `ndstack evaluate` measures it.
     """
     from ndstack.hf import import_run
-    from ndstack.training.run import is_run
+    from ndstack.training.run import Run, is_run
 
     _quiet()
     import_run(folder, out)
     if is_run(out):
-        print(json.dumps({"run": str(out)}) if as_json else f"Run: {out}")
+        tuned = Run.open(out).tuned
+        told = (
+            f"; its parameters have changed, so `ndstack evaluate {out}` has to measure it" if tuned else ""
+        )
+        print(json.dumps({"run": str(out), "tuned": tuned}) if as_json else f"Run: {out}{told}")
     else:
         told = f"Model, for ndstack.nn.load, since it did not come from a run: {out}"
         print(json.dumps({"model": str(out)}) if as_json else told)

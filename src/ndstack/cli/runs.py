@@ -12,12 +12,14 @@ from ndstack.cli.arguments import (
     AsJson,
     Count,
     Greedy,
+    LengthsIfGiven,
     MaxLengthIfGiven,
     OutPictureIfGiven,
     Prefix,
     Seed,
     Split,
     Temperature,
+    parse_lengths,
     parse_word,
 )
 from ndstack.cli.output import print_table
@@ -31,24 +33,35 @@ RunFolder = Annotated[
 ]
 
 
-@command("ndstack evaluate runs/reversal", "ndstack evaluate runs/reversal --split validation --json")
+@command(
+    "ndstack evaluate runs/reversal",
+    "ndstack evaluate runs/reversal --split validation --json",
+    "ndstack evaluate runs/reversal --lengths 100:120",
+)
 def evaluate(
     run: RunFolder,
     split: Split = "test",
+    lengths: LengthsIfGiven = None,
     out: OutPictureIfGiven = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure the best model of a run, overall and by length; the results are also written to its folder.
 
-    Nothing is written to the zoo; the results of a network in it are shown and, with --out, drawn.
+    Strings have the lengths that the run says, unless others are given; results on those are written beside
+    its own, as test-100-120.json. Nothing is written to the zoo; the results of a network in it are shown
+    and, with --out, drawn.
     """
     from ndstack import plotting, training, zoo
     from ndstack.progress import progress_bar
-    from ndstack.training.material import count_strings, make_task
+    from ndstack.training.material import count_strings, make_task, with_lengths
     from ndstack.training.pictures import draw_by_length
 
-    folder = training.Run.open(run)
-    picture = out if zoo.is_zoo(run) else out or run / f"{split}.svg"
+    folder, name = training.Run.open(run), str(split)
+    trained = folder.config.data.lengths
+    if lengths is not None:
+        low, high = parse_lengths(lengths)
+        folder.config, name = with_lengths(folder.config, (low, high)), f"{split}-{low}-{high}"
+    picture = out if zoo.is_zoo(run) else out or run / f"{name}.svg"
     plotting.check_format(picture)
     task = make_task(folder.config)
     if task is not None:
@@ -57,12 +70,10 @@ def evaluate(
     with progress_bar(f"reading {split} strings", count_strings(folder.config, split)) as advance:
         result = training.measure(folder, split, progress=advance)
     if not zoo.is_zoo(run):
-        folder.replace(f"{split}.json", json.dumps(result.as_json(), indent=2) + "\n")
+        folder.replace(f"{name}.json", json.dumps(result.as_json(), indent=2) + "\n")
     if picture is not None:
         title = f"{folder.config.language}, {split} set"
-        plotting.save_figure(
-            draw_by_length({folder.label: result}, title, folder.config.data.lengths), picture
-        )
+        plotting.save_figure(draw_by_length({folder.label: result}, title, trained), picture)
     if as_json:
         print(json.dumps(result.as_json()))
         return
@@ -143,7 +154,12 @@ def show(run: RunFolder, out: OutPictureIfGiven = None, as_json: AsJson = False)
         print(json.dumps([{**line, "seconds": seconds.get(int(line["epoch"]))} for line in history]))
         return
     if not history:
-        print(f"{run}: no epoch is complete yet")
+        told = (
+            f"no results; `ndstack evaluate {run}` measures it"
+            if folder.tuned
+            else "no epoch is complete yet"
+        )
+        print(f"{run}: {told}")
         return
     names = [name for name in history[0] if name != "epoch"]
     best = best_epoch(history)["epoch"]

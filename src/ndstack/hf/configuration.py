@@ -17,8 +17,8 @@ from ndstack.nn.storage.description import ModelDescription, describe_model
 class NdstackConfig(PreTrainedConfig):
     """What a `NdstackForCausalLM` is made of.
 
-    Token i is symbol i of the alphabet. The string boundary, which is BOS and EOS, comes after the last
-    symbol, and after it comes padding, whose probability is 0.
+    Token i is symbol i of the alphabet. EOS comes after the last symbol, and after it comes padding, whose
+    probability is 0; where a string begins, it is BOS.
 
     Attributes:
         network: the content of `model.json`; `describe` and `of` make it.
@@ -42,7 +42,7 @@ class NdstackConfig(PreTrainedConfig):
         return cls(
             network=describe_model(model).model_dump(mode="json"),
             vocab_size=boundary + 2,
-            bos_token_id=boundary,
+            bos_token_id=boundary + 1,
             eos_token_id=boundary,
             pad_token_id=boundary + 1,
         )

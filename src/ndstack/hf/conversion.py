@@ -1,7 +1,8 @@
 """Run folders as folders of `transformers`, and back.
 
 A model that comes from a run carries the run's files, and is saved with them, in a folder `ndstack/`, so that
-nothing but the training state is lost on the way.
+nothing but the training state is lost on the way. If its parameters are others when it comes back, the
+results of the run are not theirs, and are left out.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from transformers import PreTrainedTokenizerFast
 
 from ndstack import files
 from ndstack.errors import NdstackError
-from ndstack.hf.modeling import NdstackForCausalLM, run_files
+from ndstack.hf.modeling import CHECKSUM, NdstackForCausalLM, checksum, run_files
 from ndstack.hf.tokenization import make_tokenizer
 from ndstack.nn import LanguageModel, load
 from ndstack.nn.storage.description import describe_model
 from ndstack.nn.storage.files import CONFIGURATION, pack_tensors, save_model
-from ndstack.training.run import BEST, CONFIG, Run, is_run
+from ndstack.training.run import BEST, CONFIG, METRICS, TIMES, Run, is_of_transformers, is_run
 from ndstack.zoo import PREFIX, names, resolve
 
 
@@ -29,7 +30,8 @@ def from_run(run: str | Path) -> tuple[NdstackForCausalLM, PreTrainedTokenizerFa
     """
     network, source = _load(run), resolve(run)
     model = NdstackForCausalLM.wrap(network)
-    model.run = run_files(source) if is_run(source) else {}
+    if is_run(source):
+        model.run = run_files(source) | {CHECKSUM: checksum(network)}
     return model, make_tokenizer(network)
 
 
@@ -45,9 +47,11 @@ def import_run(folder: str | Path, run: str | Path) -> None:
     """Write a model of `transformers` as a new run folder.
 
     A model that did not come from a run (`from_run`, `export_run`) has none to return to: it becomes a model
-    folder, for `ndstack.nn.load`.
+    folder, for `ndstack.nn.load`. One that was tuned has no results until it is measured.
     """
     folder = Path(folder)
+    if is_run(folder) and (folder / CONFIGURATION).exists():
+        raise NdstackError(f"{folder} is a run already; expected what save_pretrained() made")
     if not (folder / "config.json").exists():
         raise NdstackError(f"{folder} has no config.json; expected what save_pretrained() made")
     try:
@@ -61,7 +65,9 @@ def import_run(folder: str | Path, run: str | Path) -> None:
         if CONFIG not in model.run:
             save_model(network, draft)
             return
-        for name, content in model.run.items():
+        same = model.run.pop(CHECKSUM, b"") == checksum(network)
+        results = {} if same else {METRICS: b"", TIMES: b""}
+        for name, content in (model.run | results).items():
             files.replace(draft / name, content)
         described = describe_model(network).model_dump_json(indent=2) + "\n"
         files.replace(draft / CONFIGURATION, described.encode())
@@ -72,9 +78,14 @@ def _load(run: str | Path) -> LanguageModel:
     if f"{PREFIX}{run}" in names():
         raise NdstackError(f"{run} given, which is no folder; did you mean {PREFIX}{run}?")
     source = resolve(run)
-    if (source / "generation_config.json").exists():
+    if is_of_transformers(source):
         raise NdstackError(
             f"{run} is a folder of transformers: use NdstackForCausalLM.from_pretrained, or make a run of it "
             "with import_run or `ndstack hf import`"
+        )
+    if not source.exists():
+        raise NdstackError(
+            f"there is no folder {run}; expected a run, a name that `ndstack zoo` lists, such as "
+            f"{names()[0]}, or a folder that LanguageModel.save made"
         )
     return Run.open(run).load() if is_run(source) else load(source)

@@ -3,16 +3,20 @@
 There, the logits at a token predict the next one, and BOS is a token like others. Here, a string always
 begins with the boundary, which some networks read and others know without reading. So the model reads BOS in
 any case, and it makes no difference to the predictions whether it is among the tokens.
+
+BOS is the token of padding, because nothing predicts it: collators give padding no label, and `Trainer`
+divides the loss by the number of labels, over all micro-batches of an update, before the model sees any.
 """
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import GenerationMixin, PreTrainedModel
+from transformers import GenerationConfig, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ndstack import files
@@ -22,6 +26,7 @@ from ndstack.hf.configuration import NdstackConfig
 from ndstack.nn import LanguageModel, NetworkState, initialize
 from ndstack.nn.language_models.language_model import IGNORED
 from ndstack.nn.networks.padding import reorder, symbols_first
+from ndstack.nn.storage.files import pack_tensors
 from ndstack.training.run import CONFIG, ENVIRONMENT, METRICS, TIMES
 
 _SEEDS = 2**31
@@ -46,8 +51,16 @@ model = AutoModelForCausalLM.from_pretrained("this folder")
 FOLDER = "ndstack"
 """Where the files of the run are, in the folder of a model that came from one."""
 
-KEPT = (CONFIG, METRICS, TIMES, ENVIRONMENT)
+CHECKSUM = "parameters.sha256"
+"""The file with the checksum of the parameters that the results of the run are about."""
+
+KEPT = (CONFIG, METRICS, TIMES, ENVIRONMENT, CHECKSUM)
 """The files of a run that are kept."""
+
+
+def checksum(network: LanguageModel) -> bytes:
+    """Return the checksum of the parameters of a network, as text."""
+    return hashlib.sha256(pack_tensors(network.state_dict())).hexdigest().encode()
 
 
 def run_files(folder: Path) -> dict[str, bytes]:
@@ -146,6 +159,15 @@ class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
         """Refuse to change the alphabet."""
         raise NdstackError("the alphabet of a network is fixed; build another with the symbols that you want")
 
+    def _prepare_cache_for_generation(self, generation_config: GenerationConfig, *given: Any) -> Any:
+        """Refuse caches of other kinds, which `generate` would leave aside with no more than a warning."""
+        kind = generation_config.cache_implementation
+        if kind is not None:
+            raise NdstackError(
+                f"cache_implementation={kind!r} given, but the cache is the network's state; leave it out"
+            )
+        return super()._prepare_cache_for_generation(generation_config, *given)
+
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
         """Let `generate` take the cache that the first call returns."""
@@ -168,37 +190,31 @@ class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
 
         Args:
             input_ids: [B, n].
-            attention_mask: [B, n], or with a cache [B, all tokens], 0 where there is padding, at any side.
+            attention_mask: [B, n], or with a cache [B, all tokens], 0 where there is padding, at any side; by
+                default, all of `<pad>` but BOS is padding.
             past_key_values: what an earlier call returned, to continue the same strings.
             inputs_embeds: not available, since a network chooses how it reads symbols.
-            labels: [B, n], the tokens again, with -100 where nothing is to be predicted.
+            labels: [B, n], the tokens again, with -100 where nothing is to be predicted, such as at BOS.
             use_cache: whether to return the state; by default, where there are no labels.
             output_hidden_states: whether to return what logits are computed from; other layers are not kept.
             logits_to_keep: how many of the last tokens get logits, or which; all if 0.
             return_dict: whether to return an object with names instead of a tuple.
             options: for the loss function; whatever else `transformers` gives is ignored.
         """
-        if input_ids is None or inputs_embeds is not None:
-            raise NdstackError(
-                "inputs_embeds given, or no input_ids; expected input_ids, tokens of shape [B, n]"
-            )
-        if input_ids.dim() != 2:
-            raise NdstackError(f"input_ids of shape {list(input_ids.shape)} given, expected [B, n]")
-        if past_key_values is not None and not isinstance(past_key_values, NdstackCache):
-            raise NdstackError(
-                f"a {type(past_key_values).__name__} given as past_key_values, expected an NdstackCache"
-            )
-        hidden, state = self._read(input_ids, attention_mask, past_key_values)
+        tokens = _checked(input_ids, inputs_embeds, past_key_values)
+        if past_key_values is None:
+            tokens, attention_mask = self._with_bos(tokens, attention_mask)
+        hidden, state = self._read(tokens, attention_mask, past_key_values)
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         logits = self.network.output(hidden[:, kept])
         logits = torch.nn.functional.pad(logits, (0, 1), value=torch.finfo(logits.dtype).min)
         loss = None
         if labels is not None:
-            labels = _predictable(labels, attention_mask)
+            labels = _predictable(labels, attention_mask, counted="num_items_in_batch" in options)
             loss = self.loss_function(logits, labels, vocab_size=self.config.vocab_size, **options)
         cache = None
         if use_cache if use_cache is not None else self.config.use_cache and labels is None:
-            cache = self._cache(state, input_ids, attention_mask, past_key_values)
+            cache = self._cache(state, tokens, attention_mask, past_key_values)
         output = CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
@@ -219,6 +235,19 @@ class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
         cache.state, cache.unread, cache.tokens = state, cache.unread & padding.all(1), cache.tokens + n
         return cache
 
+    def _with_bos(self, tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return tokens and their mask where padding right before a string is its BOS, if it has none."""
+        real = tokens != self.network.boundary + 1
+        if mask is not None:
+            _check_mask(tokens, mask)
+            real = mask[:, mask.shape[1] - tokens.shape[1] :] != 0
+        alone = real.sum(1, keepdim=True) == 1  # EOS is the end of a string; more after it, and it begins one
+        first = real & (real.cumsum(1) == 1) & ((tokens < self.network.boundary) | alone)
+        before = torch.nn.functional.pad(first[:, 1:] & (tokens[:, 1:] <= self.network.boundary), (0, 1))
+        if mask is None and tokens.shape[1]:  # a string that is nothing but its BOS
+            before[:, -1] |= ~real.any(1)
+        return tokens.masked_fill(before, self.network.boundary), real | before
+
     def _read(
         self, tokens: Tensor, mask: Tensor | None, cache: NdstackCache | None
     ) -> tuple[Tensor, NetworkState]:
@@ -227,7 +256,7 @@ class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
         if cache is None:
             hidden, state = self._begin(tokens, lengths)
         else:
-            if bool((cache.unread & (tokens[:, :1] == self.network.boundary).any(1)).any()):
+            if bool((cache.unread & (tokens[:, :1] == self.network.boundary + 1).any(1)).any()):
                 raise NdstackError(
                     "BOS given to a string that has had nothing but padding so far; give it in the first call"
                 )
@@ -243,7 +272,7 @@ class NdstackForCausalLM(PreTrainedModel, GenerationMixin):
     def _begin(self, tokens: Tensor, lengths: list[int] | None) -> tuple[Tensor, NetworkState]:
         """Read strings from their beginnings, with BOS or without; tokens are first, padding is last."""
         n = tokens.shape[1]
-        given = tokens[:, :1] == self.network.boundary
+        given = (tokens[:, :1] == self.network.boundary) | (tokens[:, :1] == self.network.boundary + 1)
         given = given if n else given.new_zeros(tokens.shape[0], 1)
         places = torch.arange(n, device=tokens.device)
         symbols = tokens.gather(1, (places + given.long()).clamp(max=max(n - 1, 0)))
@@ -281,21 +310,46 @@ def _aligned(tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, list[int] | N
     """Return tokens with padding last, the lengths, and the order of tokens; None where nothing changes."""
     if mask is None:
         return tokens, None, None
-    n = tokens.shape[1]
-    if mask.dim() != 2 or mask.shape[0] != tokens.shape[0] or mask.shape[1] < n:
-        raise NdstackError(
-            f"attention_mask of shape {list(mask.shape)} given, expected {list(tokens.shape)} or longer"
-        )
-    ignored = mask[:, mask.shape[1] - n :] == 0
+    _check_mask(tokens, mask)
+    ignored = mask[:, mask.shape[1] - tokens.shape[1] :] == 0
     if not bool(ignored.any()):
         return tokens, None, None
     order, lengths = symbols_first(ignored), (~ignored).sum(1).tolist()
     return (tokens if order is None else reorder(tokens, order)), lengths, order
 
 
-def _predictable(labels: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the labels without those that come right after padding, where nothing has been read."""
+def _predictable(labels: Tensor, mask: Tensor | None, counted: bool) -> Tensor:
+    """Return the labels without those that come right after padding, where nothing has been read.
+
+    If `Trainer` has counted the labels, it has counted those, too, and would divide the loss by too much.
+    """
     if mask is None or mask.shape != labels.shape:
         return labels
     after_padding = torch.nn.functional.pad(mask[:, :-1] == 0, (1, 0))
+    if counted and bool((after_padding & (labels != IGNORED)).any()):
+        raise NdstackError(
+            "labels of BOS given after padding, which Trainer counts though nothing predicts them; give -100 "
+            "there, as DataCollatorForLanguageModeling does: labels[labels == tokenizer.bos_token_id] = -100"
+        )
     return labels.masked_fill(after_padding, IGNORED)
+
+
+def _check_mask(tokens: Tensor, mask: Tensor) -> None:
+    if mask.dim() != 2 or mask.shape[0] != tokens.shape[0] or mask.shape[1] < tokens.shape[1]:
+        raise NdstackError(
+            f"attention_mask of shape {list(mask.shape)} given, expected {list(tokens.shape)} or longer"
+        )
+
+
+def _checked(tokens: Tensor | None, embedded: Tensor | None, cache: object) -> Tensor:
+    """Return the tokens; raise an error in one line if they, or the cache, are something else."""
+    if tokens is None or embedded is not None:
+        raise NdstackError("inputs_embeds given, or no input_ids; expected input_ids, tokens of shape [B, n]")
+    if tokens.dim() != 2:
+        raise NdstackError(f"input_ids of shape {list(tokens.shape)} given, expected [B, n]")
+    if tokens.dtype not in (torch.long, torch.int):
+        dtype = str(tokens.dtype).removeprefix("torch.")
+        raise NdstackError(f"input_ids of dtype {dtype} given, expected whole numbers: input_ids.long()")
+    if cache is not None and not isinstance(cache, NdstackCache):
+        raise NdstackError(f"a {type(cache).__name__} given as past_key_values, expected an NdstackCache")
+    return tokens

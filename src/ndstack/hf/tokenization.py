@@ -11,7 +11,7 @@ from ndstack.text.vocabulary import END, UNKNOWN
 
 
 def make_tokenizer(model: LanguageModel) -> PreTrainedTokenizerFast:
-    """Return the tokenizer of a model, which puts BOS before every string.
+    """Return the tokenizer of a model, which puts BOS, the token of padding, before every string.
 
     Strings are split at spaces, or into characters if all symbols are characters. What is not a symbol
     becomes `<unk>`, if there is such a symbol, and an error otherwise. If no symbol has an upper-case letter,
@@ -30,9 +30,9 @@ def make_tokenizer(model: LanguageModel) -> PreTrainedTokenizerFast:
         if unknown and not any(symbol != symbol.lower() for symbol in alphabet):
             tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{end} $A", special_tokens=[(end, vocabulary[end])]
+        single=f"{pad} $A", special_tokens=[(pad, vocabulary[pad])]
     )
-    special = {"bos_token": end, "eos_token": end, "pad_token": pad}
+    special = {"bos_token": pad, "eos_token": end, "pad_token": pad}
     special |= {} if unknown is None else {"unk_token": unknown}
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, padding_side="left", **special)
 

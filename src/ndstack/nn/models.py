@@ -36,7 +36,7 @@ from ndstack.nn.networks.initialization import initialize
 from ndstack.nn.networks.rnn import StackRNN
 from ndstack.nn.networks.transformer import LAYERS, LayerKind, Transformer
 from ndstack.nn.storage.description import Part, find_part
-from ndstack.settings.document import takes
+from ndstack.settings.document import near_name, takes
 from ndstack.settings.model import (
     NONDETERMINISTIC,
     RECURRENT,
@@ -142,7 +142,8 @@ def build(
     try:
         checked = ModelOptions.model_validate(options, strict=True)
     except ValidationError as error:
-        raise NdstackError(f"{name} cannot be built: {first_problem(error)}") from None
+        problem = first_problem(error) + near_name(error, ModelOptions)
+        raise NdstackError(f"{name} cannot be built: {problem}") from None
     if isinstance(language, str) and not language[:1].isalpha():
         raise NdstackError(
             f"{language!r} given, expected a language or its name; an alphabet is a list of symbols, such as "

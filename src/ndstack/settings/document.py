@@ -1,10 +1,12 @@
 """What follows from the declarations of settings: signatures, docstrings, tables for the documentation."""
 
+import difflib
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, TypeVar, get_args, get_origin
 
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -52,6 +54,17 @@ def find_table(settings: type[Settings], tables: Sequence[str]) -> type[Settings
         assert inner is not None, name
         settings = inner
     return settings
+
+
+def near_name(error: ValidationError, settings: type[Settings]) -> str:
+    """Return a hint at the name that may have been intended, if the error is an unknown name."""
+    detail = error.errors()[0]
+    if detail["type"] != "extra_forbidden":
+        return ""
+    *tables, name = detail["loc"]
+    known = find_table(settings, [table for table in tables if isinstance(table, str)]).model_fields
+    near = difflib.get_close_matches(str(name), known, n=1)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
 
 
 def plain_type(field: FieldInfo) -> object:

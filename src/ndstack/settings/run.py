@@ -1,6 +1,5 @@
 """The configuration of a run: `config.json`, a TOML file, or the flags of `ndstack train`."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Literal, Self
 
@@ -9,7 +8,7 @@ from pydantic import ValidationError, model_validator
 from ndstack.errors import TrainingError, first_problem
 from ndstack.settings.base import Folder, Seed, Settings
 from ndstack.settings.data import CorpusConfig, DataConfig, PairsConfig, RecognitionConfig
-from ndstack.settings.document import find_table
+from ndstack.settings.document import near_name
 from ndstack.settings.model import ModelOptions
 from ndstack.settings.reading import Values, merge
 from ndstack.settings.recipes import take_recipe
@@ -74,15 +73,4 @@ class RunConfig(Settings):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            raise TrainingError(f"{source}: {first_problem(error)}{_near(error)}") from None
-
-
-def _near(error: ValidationError) -> str:
-    """Return a hint at the name that may have been intended, if the error is an unknown name."""
-    detail = error.errors()[0]
-    if detail["type"] != "extra_forbidden":
-        return ""
-    *tables, name = detail["loc"]
-    known = find_table(RunConfig, [table for table in tables if isinstance(table, str)]).model_fields
-    near = difflib.get_close_matches(str(name), known, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+            raise TrainingError(f"{source}: {first_problem(error)}{near_name(error, cls)}") from None

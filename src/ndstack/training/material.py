@@ -126,6 +126,24 @@ def count_strings(config: RunConfig, split: Split) -> int:
     return data.train if split == "train" else data.validation
 
 
+def with_lengths(config: RunConfig, lengths: Lengths) -> RunConfig:
+    """Return the configuration of a run with strings of other lengths, to measure its model on them."""
+    if config.data.folder is not None or config.pairs is not None or config.corpus is not None:
+        raise TrainingError(
+            "lengths given to a run whose data are in a folder, expected one that samples them"
+        )
+    if is_task(config.language):
+        raise TrainingError(
+            f"lengths given to a run on the task {config.language}, which has data of its own"
+        )
+    source = get_transduction(config.language) if config.task == "transduce" else language_of(config)
+    if not source.lengths(*lengths):
+        low, high = lengths
+        raise TrainingError(f"{source.name} has no strings of lengths {low}..{high}")
+    data = config.data.model_copy(update={"lengths": lengths, "test_lengths": lengths, "test_step": 1})
+    return config.model_copy(update={"data": data})
+
+
 def make_checked(config: RunConfig) -> tuple[LanguageModel, Language]:
     """Return the model and the language of a run; it is an error if there are no strings as it needs them."""
     language = language_of(config)

@@ -99,6 +99,12 @@ class Run:
             f"run from it with --start-from {self.folder}"
         )
 
+    @property
+    def tuned(self) -> bool:
+        """Whether its parameters were changed elsewhere, so that no results of its training are theirs."""
+        best, log = self.folder / BEST, self.folder / LOG
+        return best.exists() and not log.exists() and not self.metrics()
+
     def tidy(self) -> None:
         """Remove what killed processes left behind; the caller must have locked the folder."""
         files.tidy(self.folder, (self.folder / STATE).parent, self.folder / SNAPSHOTS)
@@ -117,6 +123,10 @@ class Run:
         """Return the run in a folder, or a network of the zoo: `zoo:LANGUAGE/MODEL`."""
         folder = zoo.resolve(folder)
         path = folder / CONFIG
+        if is_of_transformers(folder):
+            raise TrainingError(
+                f"{folder} is a model of transformers; `ndstack hf import {folder} --out RUN` makes it a run"
+            )
         if not path.exists():
             raise TrainingError(
                 f"{folder} is not a run: it has no {CONFIG}; expected what ndstack train made"
@@ -318,7 +328,12 @@ def last_stage(history: Sequence[Metrics]) -> list[Metrics]:
 
 def is_run(folder: str | Path) -> bool:
     """Return whether there is a run in this folder."""
-    return (Path(folder) / CONFIG).exists()
+    return (Path(folder) / CONFIG).exists() and not is_of_transformers(folder)
+
+
+def is_of_transformers(folder: str | Path) -> bool:
+    """Return whether this folder is what `save_pretrained` made, which has a `config.json`, too."""
+    return (Path(folder) / "generation_config.json").exists()
 
 
 def environment() -> dict[str, str | int]:

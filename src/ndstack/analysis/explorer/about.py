@@ -71,7 +71,8 @@ def _network(source: Source) -> list[str]:
             symbols = ", ".join([BOTTOM, *(str(number) for number in range(1, module.symbols))])
             found.append(
                 f"Its stack is a {kind}nondeterministic stack of {module.states} states ({states}) and "
-                f"{module.symbols} symbols ({symbols}), to which training has given their meaning."
+                f"{module.symbols} symbols ({symbols}), to which training has given their meaning; the "
+                "numbers are names, and not symbols of the string."
             )
         elif isinstance(module, Superposition):
             sizes = " and ".join(map(str, module.sizes))

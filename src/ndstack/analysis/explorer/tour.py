@@ -23,6 +23,7 @@ class Step:
         t: the time that is shown.
         part: the part of the page that is highlighted.
         play: whether the step begins at time 0 and has a button that lets time pass.
+        published: what is added to the text on a page that has no server.
     """
 
     title: str
@@ -32,6 +33,7 @@ class Step:
     t: int
     part: Part
     play: bool = False
+    published: str = ""
 
 
 STEPS = (
@@ -107,14 +109,18 @@ STEPS = (
         "what happens if the string is not a palindrome? Then choose another **Model**: networks that "
         "have learned their language from examples, such as rns-2-3-on-unmarked-reversal, which has "
         "learned to find the middle, and grammars that were compiled into networks, such as english with "
-        "its ambiguous sentence. The other cards show **Attention** (who pushed what is on top), "
-        "**Weights** (what the network offers), **Readings** (what it sees), the **Stack WFA** (all "
-        "stacks in one graph) and **Next symbol** (what a trained network expects). Hovering shows "
-        "numbers.",
+        "its ambiguous sentence. Training gives states and stack symbols their meaning, so they have no "
+        "names but numbers: 1 and 2 on such a stack are not symbols of the string. The other cards show "
+        "**Attention** (who pushed what is on top), **Weights** (what the network offers), **Readings** "
+        "(what it sees), the **Stack WFA** (all stacks in one graph) and **Next symbol** (what a trained "
+        "network expects). Hovering shows numbers.",
         PALINDROMES,
         "aabbaa",
         3,
         "question",
+        published=" This page has no server, so it can show only what was computed in advance: here, all "
+        "strings of up to 6 symbols and a few longer ones; for other models, the strings below the field. "
+        "For any other string a model has to read it, which **ndstack explore** does on your machine.",
     ),
 )
 """The steps, in their order."""

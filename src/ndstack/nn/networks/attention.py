@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from ndstack.errors import NdstackError, check_flag, check_size
+from ndstack.errors import NdstackError, check_flag, check_size, refuse
 from ndstack.nn.networks import graphs
-from ndstack.nn.networks.backbone import check_input
+from ndstack.nn.networks.backbone import check_dtype, check_input
+from ndstack.nn.networks.masks import check_causal, check_causal_in_graph, hidden, hidden_in_graph
 from ndstack.nn.networks.padding import reorder, symbols_first, transposed, without
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops.attention import attend
-from ndstack.ops.runtime import in_graph
 from ndstack.ops.runtime.tracing import Recordable, constant, untraced
 from ndstack.stacks.base import AnyStack, Stack, State
 from ndstack.stacks.state import Device
@@ -50,6 +50,19 @@ class Attention(Recordable, torch.nn.Module, ABC, Generic[StateT]):
     @abstractmethod
     def _start(self, batch_size: int, dtype: torch.dtype, device: torch.device | str) -> StateT:
         """`start`, with nothing left open."""
+
+
+_INSTEAD = {
+    "num_heads": "it has one head; for several, use several layers",
+    "heads": "it has one head; for several, use several layers",
+    "embed_dim": "d_model is the size of its inputs",
+    "dropout": "put a torch.nn.Dropout behind it",
+    "bias": "its layers have no biases",
+    "lengths": "give key_padding_mask=torch.arange(n) >= lengths[:, None], which is True at padding",
+    "attention_mask": "give key_padding_mask=attention_mask == 0, which is True at padding",
+    "average_attn_weights": "stacks have no attention weights in common",
+}
+"""What to do instead of arguments that `torch.nn.MultiheadAttention` or other networks have."""
 
 
 class StackAttention(Attention[State]):
@@ -80,6 +93,10 @@ class StackAttention(Attention[State]):
         exp_pushes: push exp(v_t) in place of v_t, as that public code does.
         batch_first: whether inputs and outputs are [B, n, d_model]; if not, [n, B, d_model], as layers of
             torch have them unless they are told otherwise.
+        device: the device of the parameters; torch's default if not given.
+        dtype: the dtype of the parameters; torch's default if not given.
+        unsupported: other arguments of `torch.nn.MultiheadAttention`, which cause an error that says what to
+            do instead.
     """
 
     _qkv_same_embed_dim, in_proj_bias, num_heads = False, None, 1
@@ -93,8 +110,12 @@ class StackAttention(Attention[State]):
         always_project: bool = False,
         exp_pushes: bool = False,
         batch_first: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        **unsupported: object,
     ) -> None:
         super().__init__()
+        refuse(unsupported, StackAttention, _INSTEAD)
         d_model = check_size("d_model", d_model)
         if not isinstance(stack, Stack):
             raise NdstackError(f"{stack!r} given as the stack, expected a Stack of ndstack.stacks")
@@ -110,6 +131,7 @@ class StackAttention(Attention[State]):
         self.actions = torch.nn.Linear(d_model, stack.action_size, bias=False)
         self.pushed = projection(d_model, stack.push_size) if stack.push_size else None
         self.output = projection(stack.reading_size, d_model)
+        self.to(device=device, dtype=dtype)
 
     def _start(self, batch_size: int, dtype: torch.dtype, device: torch.device | str) -> State:
         """Fresh stacks, in float32 or better."""
@@ -132,6 +154,7 @@ class StackAttention(Attention[State]):
         attn_mask: Tensor | None = None,
         need_weights: bool = False,
         is_causal: bool = False,
+        **unsupported: object,
     ) -> tuple[Tensor, State | None]:
         """Return y_1..y_n, [B, n, d_model], and the state afterwards.
 
@@ -145,7 +168,9 @@ class StackAttention(Attention[State]):
             attn_mask: None or a causal mask [n, n]: stacks see what is before them, whatever is said.
             need_weights: False; there are none that all stacks have.
             is_causal: a hint of layers of torch, which changes nothing.
+            unsupported: other arguments, which cause an error that says what to do instead.
         """
+        refuse(unsupported, StackAttention, _INSTEAD)
         if torch.compiler.is_dynamo_compiling():
             if self._enters_graph(x, state, value, key_padding_mask, attn_mask) and not need_weights:
                 y, last = self._read_in_graph(x, key_padding_mask, attn_mask)
@@ -168,7 +193,8 @@ class StackAttention(Attention[State]):
             raise NdstackError("need_weights=True given, but stacks have no attention weights in common")
         x = x if self.batch_first else transposed(x)
         check_input(x, self.d_model, None if state is None else state.batch_size)
-        _check_causal(attn_mask, x.shape[1])
+        check_dtype(x, self)
+        check_causal(attn_mask, x.shape[1])
         if key_padding_mask is None:
             y, after = self._read(x, state)
         elif state is not None:
@@ -200,7 +226,7 @@ class StackAttention(Attention[State]):
     def _read_in_graph(self, x: Tensor, padding: Tensor | None, mask: Tensor | None) -> tuple[Tensor, State]:
         """Do what `forward` does from the start. Steps in padding, wherever it is, change nothing."""
         x = x if self.batch_first else x.transpose(0, 1)
-        ignored = None if padding is None else _hidden(padding)
+        ignored = None if padding is None else hidden_in_graph(padding)
         if mask is not None:
             ignored = (
                 check_causal_in_graph(mask) if ignored is None else ignored | check_causal_in_graph(mask)
@@ -223,7 +249,7 @@ class StackAttention(Attention[State]):
             raise NdstackError(
                 f"key_padding_mask of shape {list(mask.shape)} given, expected {list(x.shape[:2])}"
             )
-        ignored = _hidden(mask)
+        ignored = hidden(mask)
         order = symbols_first(ignored)
         x = without(ignored, x)
         y, _ = self._read(x if order is None else reorder(x, order), None)
@@ -240,42 +266,6 @@ class StackAttention(Attention[State]):
 
 class _NotThereError(NdstackError, AttributeError):
     """An attribute that torch's own attention has."""
-
-
-def _hidden(mask: Tensor) -> Tensor:
-    """Return a mask of torch's layers, True or -inf where nothing is seen, as one of truth values."""
-    return mask if mask.dtype == torch.bool else mask != 0
-
-
-def _check_causal(mask: Tensor | None, n: int) -> None:
-    """Raise an error in one line unless a mask is the causal one."""
-    if mask is None:
-        return
-    hidden = _hidden(mask)
-    causal = torch.ones(n, n, dtype=torch.bool, device=mask.device).triu(1)
-    if hidden.shape != causal.shape or not torch.equal(hidden, causal):
-        raise NdstackError(
-            f"an attn_mask of shape {list(mask.shape)} that is not causal given, expected None or "
-            f"torch.nn.Transformer.generate_square_subsequent_mask({n}): a stack sees all that is before it"
-        )
-
-
-def _checked(mask: Tensor) -> Tensor:
-    _check_causal(mask, mask.shape[0])
-    return torch.zeros(1, mask.shape[0], dtype=torch.bool)
-
-
-in_graph.define(
-    "causal(Tensor mask) -> Tensor",
-    _checked,
-    lambda mask: torch.empty(1, mask.shape[0], dtype=torch.bool),
-)
-
-
-def check_causal_in_graph(mask: Tensor) -> Tensor:
-    """Check a mask [n, n] whenever the graph that this is part of runs; return positions to ignore, none."""
-    found: Tensor = torch.ops.ndstack.causal(mask)
-    return found
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -342,6 +332,7 @@ class DotProductAttention(Attention[AttentionState]):
             state: the cache after the inputs before these; empty if not given.
         """
         check_input(x, self.d_model, None if state is None else state.batch_size)
+        check_dtype(x, self)
         batch, n, _ = x.shape
         self._check_state(state, x)
         parts = self.query_key_value(x).view(batch, n, 3, self.heads, self.d_model // self.heads)

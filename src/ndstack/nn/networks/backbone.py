@@ -124,6 +124,15 @@ class Backbone(Recordable, torch.nn.Module, ABC):
         )
 
 
+def check_dtype(x: Tensor, network: torch.nn.Module) -> None:
+    """Raise an error in one line unless x has the dtype of the parameters, or autocast chooses it."""
+    held = next(network.parameters()).dtype
+    if x.dtype != held and held.is_floating_point and not torch.is_autocast_enabled(x.device.type):
+        raise NdstackError(
+            f"input of {x.dtype} given to a network of {held}; use x.to({held}) or network.to({x.dtype})"
+        )
+
+
 def check_input(x: object, size: int, batch: int | None) -> None:
     """Raise an error in one line unless x is [batch, n, size]; a batch of None is any."""
     if not isinstance(x, Tensor) or not x.is_floating_point():

@@ -63,7 +63,9 @@ def mask_fits(mask: object, rows: int, columns: int) -> bool:
     """Return whether a graph can read a mask, [rows, columns], or None."""
     if mask is None:
         return True
-    return isinstance(mask, Tensor) and mask.device.type == "cpu" and mask.shape == (rows, columns)
+    if not isinstance(mask, Tensor) or not (mask.dtype == torch.bool or mask.is_floating_point()):
+        return False
+    return mask.device.type == "cpu" and mask.shape == (rows, columns)
 
 
 def recurrent(network: Recurrent) -> bool:

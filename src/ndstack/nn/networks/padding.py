@@ -20,7 +20,8 @@ def check_lengths(lengths: object, batch: int, longest: int) -> list[int]:
     given: object = lengths.tolist() if isinstance(lengths, Tensor) else lengths
     sizes = list(given) if isinstance(given, list | tuple) else None
     if sizes is None or not all(type(size) is int for size in sizes):
-        raise NdstackError(f"lengths are {lengths!r}, expected whole numbers, one for each string")
+        what = f"a tensor of {lengths.dtype}" if isinstance(lengths, Tensor) else repr(lengths)[:100]
+        raise NdstackError(f"{what} given as lengths, expected whole numbers, one for each string")
     if len(sizes) != batch:
         raise NdstackError(f"{len(sizes)} lengths given for a batch of {batch}, expected one for each string")
     wrong = [size for size in sizes if not 0 <= size <= longest]

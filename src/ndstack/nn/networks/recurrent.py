@@ -22,7 +22,7 @@ from ndstack.errors import NdstackError, check_flag, check_size
 from ndstack.nn.fused import LSTMWeights, find, run_lstm
 from ndstack.nn.networks import controllers, graphs, unmodified
 from ndstack.nn.networks.attention import check_dropout
-from ndstack.nn.networks.backbone import Backbone, check_input
+from ndstack.nn.networks.backbone import Backbone, check_dtype, check_input
 from ndstack.nn.networks.controllers import ControllerState, make_controller
 from ndstack.nn.networks.options import check_recurrent, unnormalized
 from ndstack.nn.networks.padding import Lengths, at_ends, check_lengths_in_graph, padding_mask, without
@@ -250,11 +250,7 @@ class Recurrent(Backbone):
         own = None if state is None else self._own(state)
         check_input(x, self.input_size, None if own is None else own.batch_size)
         refuse_recording()
-        held = next(self.controller.parameters()).dtype
-        if x.dtype != held and not torch.is_autocast_enabled(x.device.type):
-            raise NdstackError(
-                f"input of {x.dtype} given to a network of {held}; use x.to({held}) or network.to({x.dtype})"
-            )
+        check_dtype(x, self.controller)
         return self._start(x.shape[0], x.dtype, x.device) if own is None else self._like(own, x)
 
     def _shown(self, x: Tensor, hidden: Tensor, readings: Tensor) -> Tensor:

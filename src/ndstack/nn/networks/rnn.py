@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from ndstack.errors import NdstackError, check_flag
+from ndstack.errors import NdstackError, check_flag, refuse
 from ndstack.nn.networks.backbone import check_input
 from ndstack.nn.networks.padding import (
     Lengths,
@@ -78,13 +78,6 @@ _INSTEAD = {
 """What to do instead of arguments that `torch.nn.LSTM` or `torch.nn.RNN` has."""
 
 
-def _refuse(unsupported: dict[str, object]) -> None:
-    """Raise an `NdstackError` if there are arguments that a `StackRNN` does not take."""
-    for name, value in unsupported.items():
-        hint = _INSTEAD.get(name, "see help(ndstack.nn.StackRNN)")
-        raise NdstackError(f"{name}={value!r} given, which StackRNN does not take; {hint}")
-
-
 def _checked(lengths: Lengths, batch: int, longest: int) -> Lengths:
     """Return the lengths of strings; as a tensor, if this is part of a graph of `torch.compile`."""
     if torch.compiler.is_dynamo_compiling() and isinstance(lengths, Tensor):
@@ -139,7 +132,7 @@ class StackRNN(Recurrent):
         dtype: torch.dtype | None = None,
         **unsupported: object,
     ) -> None:
-        _refuse(unsupported)
+        refuse(unsupported, StackRNN, _INSTEAD)
         bidirectional = check_flag("bidirectional", bidirectional)
         super().__init__(
             input_size,

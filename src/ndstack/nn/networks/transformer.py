@@ -28,7 +28,7 @@ from ndstack.nn.networks.attention import (
     StackAttention,
     check_dropout,
 )
-from ndstack.nn.networks.backbone import Backbone, check_input
+from ndstack.nn.networks.backbone import Backbone, check_dtype, check_input
 from ndstack.nn.networks.dropout import Dropout
 from ndstack.nn.networks.padding import Lengths
 from ndstack.nn.networks.positions import sinusoidal_positions
@@ -213,6 +213,7 @@ class Transformer(Backbone):
                 f"state of another network given, expected that of a transformer of {len(self.layers)} layers"
             )
         check_input(x, self.d_model, None if state is None else state.batch_size)
+        check_dtype(x, self)
         refuse_recording()
         if state is None:
             state = self.start(x.shape[0], x.dtype, x.device)

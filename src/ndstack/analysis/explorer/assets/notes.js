@@ -28,7 +28,7 @@ const runText = (automaton, run) =>
 
 /** What a run is: the best of those that accept, or else of those that are left. */
 function runCaption(automaton, run) {
-  const text = `its stack at each time, top above, and its state; ${runText(automaton, run)}`;
+  const text = `of the runs on the whole string: its stack at each time, top above, and its state; ${runText(automaton, run)}`;
   if (!automaton.accept || automaton.accepting) return text;
   const last = automaton.states[run.moves.length ? run.moves.at(-1)[3] : 0];
   const trapped = last === "trap" ? ", here in state trap, which survives on every string" : "";

@@ -104,13 +104,20 @@ function stacksInWords(automaton, time) {
   return `Stacks at time ${time}: ${automaton.times[time].stacks.map(one).join("; ")}`;
 }
 
+/** What the stacks have to do with the string: only what has been read counts. */
+function afterPrefix(time, steps) {
+  if (time === steps) return "Stacks after the whole string.";
+  const read = time ? `the first ${time} of ${steps} steps` : "anything is read";
+  return `Stacks ${time ? "after" : "before"} ${read}, whatever comes later; Best run is chosen for the whole string, so it need not be among the first here.`;
+}
+
 /** What to say above the stacks. */
 function stacksNote(automaton, time) {
   const { stacks } = automaton.times[time];
   if (!stacks.length) return "No run survives to this time, so there are no stacks.";
   const sum = stacks.reduce((total, [, , p]) => total + p, 0);
   const cut = stacks.some(([, , , whole]) => !whole);
-  const parts = ["Percentages are shares among the runs that are alive at this time; when runs die, the others share out their part."];
+  const parts = [afterPrefix(time, automaton.times.length - 1), "Percentages are shares among the runs that are alive at this time; when runs die, the others share out their part."];
   if (sum < 0.9995) parts.push(`The stacks shown have ${percent(sum)} together.`);
   if (cut) parts.push("⋮ under the upper part of a stack stands for all that can be below, where there are too many stacks to list.");
   if (time === automaton.times.length - 1 && automaton.accepting) {

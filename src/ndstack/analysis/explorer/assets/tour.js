@@ -44,7 +44,7 @@ const Tour = {
     $("tour").hidden = $("skip-tour").hidden = false;
     $("tour-play").hidden = !step.play;
     $("tour-title").textContent = step.title;
-    $("tour-text").replaceChildren(...step.text.split("**").map((part, odd) => (odd % 2 ? html("b", {}, part) : part)));
+    $("tour-text").replaceChildren(...(step.text + (source === Published ? step.published : "")).split("**").map((part, odd) => (odd % 2 ? html("b", {}, part) : part)));
     $("tour-back").disabled = this.at === 0;
     $("tour-next").textContent = last ? "End" : "Next";
     [...$("tour-dots").children].forEach((dot, number) => {
