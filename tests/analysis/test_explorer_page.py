@@ -1,15 +1,12 @@
 """The explorer's page in a real browser: load, type, slide, change the model, save; no console error."""
 
 import json
-import math
-import os
 import signal
 import subprocess
 import sys
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -257,34 +254,12 @@ def test_of_two_models_chosen_in_a_row_the_last_is_shown(page):
     page.errors[:] = [one for one in page.errors if "404 (Not Found)" not in one]
 
 
-@pytest.mark.parametrize(
-    "model, length, seconds", [("rns-3-3", 80, 1), ("rns-2-3-on-marked-reversal", 200, 2)]
-)
-def test_long_strings_are_answered_soon(page, server, model, length, seconds):
-    """The best of some tries; where other programs keep the processors busy, the processor time it takes."""
-    script = (
-        "(async () => { const start = performance.now(); await look(); return performance.now() - start; })()"
-    )
-    waited, worked = [], []
-    for turn in range(4):
-        text = (LONG[turn:] + LONG[:turn])[:length]
-        page.run(f"state.model = '{model}'; $('text').value = '{text}'")
-        before = processor_time(server.process)
-        waited.append(page.run(script) / 1000)
-        worked.append(processor_time(server.process) - before)
-        assert page.run("view.inputs.length") == length
-        if waited[-1] < seconds or worked[-1] < seconds:
-            break
-    assert min(waited) < seconds or min(worked) < seconds, (waited, worked)
-
-
-def processor_time(process):
-    """Seconds that a process has used, where the system tells."""
-    path = Path(f"/proc/{process.pid}/stat")
-    if not path.exists():
-        return math.inf
-    fields = path.read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+@pytest.mark.parametrize("model, length", [("rns-3-3", 80), ("rns-2-3-on-marked-reversal", 200)])
+def test_long_strings_are_answered(page, model, length):
+    """How soon, `python -m benchmarks.explorer` measures."""
+    page.run(f"state.model = '{model}'; $('text').value = '{LONG[:length]}'")
+    page.run("look()")
+    assert page.run("view.inputs.length") == length
 
 
 def test_ctrl_c_ends_the_server_while_it_computes():

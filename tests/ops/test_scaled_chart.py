@@ -230,6 +230,7 @@ def test_steps_of_a_stack_that_float64_is_too_narrow_for(
 
 @torch.no_grad()
 def test_a_state_in_log_space_is_saved_and_continued() -> None:
+    torch.manual_seed(0)
     rnn = StackRNN(3, 4, Nondeterministic(2, 2)).double()
     assert rnn.actions is not None
     rnn.actions.weight.mul_(20000.0)
