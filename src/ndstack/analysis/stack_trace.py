@@ -186,7 +186,10 @@ def _nondeterministic(
         window=inner.window, bottom_fix=inner.bottom_fix, return_attention=True,
     )  # fmt: skip
     types, by_type = (part[0] for part in found)
-    readings, _ = stack.scan(logits[None], None if vectors is None else vectors[None])
+    if vectors is None and stack is inner:
+        readings = types.flatten(1) if inner.read_states else types.sum(1)
+    else:
+        readings = stack.scan(logits[None], None if vectors is None else vectors[None])[0][0]
     return StackTrace(
         where=where,
         kind="nondeterministic",
@@ -194,7 +197,7 @@ def _nondeterministic(
         action_names=("push", "replace", "pop"),
         actions=weights.action_shares(),
         reading_names=_reading_names(inner, names),
-        readings=to_numpy(readings[0]),
+        readings=to_numpy(readings),
         attention=to_numpy((types[..., None] * by_type).sum(dim=(1, 2))),
         attention_by_type=to_numpy(by_type),
         vectors=None if vectors is None else to_numpy(vectors),
