@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ class Adam(torch.optim.Adam):
     def _ready(self, parameters: Sequence[Tensor]) -> bool:
         """Return whether compiled code can make the next step, after preparing it if need be."""
         held = [tensor for parameter in parameters for tensor in self.state[parameter].values()]
-        same = len(held) == len(self._held) and all(map(_same, held, self._held))
+        same = len(held) == len(self._held) and all(map(operator.is_, held, self._held))
         if self._moments is not None and same and self._moments.ready():
             return True
         return self._prepare(parameters)
@@ -59,7 +60,7 @@ class Adam(torch.optim.Adam):
             return False
         for parameter in parameters:
             if not self.state[parameter]:
-                zero = torch.zeros((), dtype=torch.float32)
+                zero = torch.zeros((), dtype=torch.float32, device="cpu")
                 values = (zero, torch.zeros_like(parameter), torch.zeros_like(parameter))
                 self.state[parameter].update(zip(_STATE, values, strict=True))
         states = [self.state[parameter] for parameter in parameters]
@@ -94,7 +95,3 @@ def update(
         if math.isfinite(norm):
             optimizer.step()
     return norm
-
-
-def _same(one: object, other: object) -> bool:
-    return one is other
