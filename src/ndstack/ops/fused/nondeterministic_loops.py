@@ -308,7 +308,7 @@ def _backward(
         if greadings.shape[1] > 0:
             add_scaled(one, greadings[b, n], passed[2])
         if not carried:
-            clear_columns(shape, back, t)
+            clear_columns(shape, back, later, t)
         show_back(shape, own, back, t, by_state, rows, work, trace.readings[b, n], passed[2], galpha)
         push, replace, pop = split(shape, trace.actions[b, n])
         written = split(shape, gcontrol[:A])

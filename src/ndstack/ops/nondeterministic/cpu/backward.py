@@ -127,13 +127,24 @@ def make_later(shape, begin, end, older, like):
 
 
 @kernel
-def clear_columns(shape, adjoint, t):
-    """G_t = 0, the zeros between columns included.
+def is_ahead(shape, later, t):
+    """Whether the use of G_{t-1} by steps from t + 2 on is gathered at step t, together with that of G_t.
+
+    A column that is read for both of them is read once. Both have the same stride, since t is odd.
+    """
+    return shape.band == 0 and t % 2 == 1 and t - 1 > later.begin
+
+
+@kernel
+def clear_columns(shape, adjoint, later, t):
+    """G_t = 0, the zeros between columns included; and G_{t-1} = 0 if step t adds to it.
 
     It is done step by step, when the columns are about to be read, since a chart may not fit the caches.
     """
-    first = shape.start[t]
-    fill(adjoint.chart, first, first + shape.states * shape.symbols * shape.stride[t], 0)
+    if t < later.end and is_ahead(shape, later, t + 1):
+        return
+    first = shape.start[t - 1 if is_ahead(shape, later, t) else t]
+    fill(adjoint.chart, first, shape.start[t] + shape.states * shape.symbols * shape.stride[t], 0)
 
 
 @kernel
@@ -145,7 +156,6 @@ def gather(shape, adjoint, later, t, work):
     step = 2 * lanes(G)
     length = (t - first_of(shape, t)) * K
     shift = K if shape.band > 0 else 0
-    users = _users(shape, t, later.end) if t > later.begin else 0
     tiles = (length + step - 1) // step
     room = later.back.shape[0] // Q
     for tile in range(tiles):
@@ -156,17 +166,8 @@ def gather(shape, adjoint, later, t, work):
         for d in range(K):
             work.weights[b * K + d] = later.wreplace[d * K + b]
     combine(G, work.off, work.weights, K, K, work.counts, length, G, work.pos)
-    for tile in range(tiles):
-        far = ((tile + 1) * step - 1) // K - 1 if shape.band > 0 else users
-        far = far if far < users else users
-        work.counts[tile] = Q * (far if far > 0 else 0)
-    X, places = G[moved(shape, t) :], work.places
-    first = use_of(shape, later, t + 2, t)
-    for y in range(S if users > 0 else 0):
-        for u in range(Q):
-            work.pos[u] = shape.start[t] + (u * S + y) * shape.stride[t]
-        up = places.up[(y * places.size + t + 2) * Q :]
-        combine_apart(X, up, later.used, first + y, room, S, Q, work.counts, length, G, work.pos)
+    if t > later.begin:
+        _gather_uses(shape, adjoint, later, t, work)
     for tile in range(tiles):
         work.counts[tile] = Q if (tile + 1) * step > shift else 0
     for r in range(Q):
@@ -176,6 +177,31 @@ def gather(shape, adjoint, later, t, work):
     for d in range(K):
         work.pos[d] = shape.start[t] + d * shape.stride[t]
     combine(later.back, work.off, work.weights, K, K, work.counts, length, G, work.pos)
+
+
+@kernel
+def _gather_uses(shape, adjoint, later, t, work):
+    """G_t[. | (u, y)] += sum_r E_b A[r; t, u, y] G_s[. | (r, y)] of all later steps s that were not ahead."""
+    Q, S = shape.states, shape.symbols
+    K, G, places = Q * S, adjoint.chart, work.places
+    step, length = 2 * lanes(G), (t - first_of(shape, t)) * K
+    users = _users(shape, t, later.end)
+    if users > 1 and is_ahead(shape, later, t + 1):
+        users = users - users + 1  # no literal
+    for tile in range((length + step - 1) // step):
+        far = ((tile + 1) * step - 1) // K - 1 if shape.band > 0 else users
+        far = far if far < users else users
+        work.counts[tile] = Q * (far if far > 0 else 0)
+    X, room = G[moved(shape, t) :], later.back.shape[0] // Q
+    oldest = t - 1 if is_ahead(shape, later, t) else t
+    first = use_of(shape, later, t + 2, oldest)
+    for y in range(S if users > 0 else 0):
+        for k in range(oldest, t + 1):
+            for u in range(Q):
+                work.pos[(k - oldest) * Q + u] = shape.start[k] + (u * S + y) * shape.stride[k]
+        up = places.up[(y * places.size + t + 2) * Q :]
+        many = Q * (t + 1 - oldest)
+        combine_apart(X, up, later.used, first + y, room, S, many, work.counts, length, G, work.pos)
 
 
 @kernel

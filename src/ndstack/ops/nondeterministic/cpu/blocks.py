@@ -3,9 +3,9 @@
 
 `combine` adds up columns with weights, `dots` multiplies columns with each other, and `distribute`
 adds few columns to many. Forward and backward passes are arranged so that their cubic parts are
-calls of these. They come in variants for one, two and three columns at once, which differ in what
-they keep in registers; the last is bound by multiply-adds alone. `narrow` has variants for machines with
-fewer and smaller registers.
+calls of these. They come in variants for one to six columns at once, which differ in what they keep in
+registers. A number that comes from the second-level cache has to be used about four times, lest its way take
+longer than the multiply-adds. `narrow` has variants for machines with fewer and smaller registers.
 """
 
 from __future__ import annotations
@@ -47,13 +47,75 @@ def combine(X, off, W, wide, many, counts, length, out, pos):
 def combine_apart(X, off, W, first, wide, apart, many, counts, length, out, pos):
     """As `combine`, with the weights W[first + c * wide + r * apart]."""
     tiles = (length + 2 * lanes(X) - 1) // (2 * lanes(X))
-    three = by_three(many)
-    for r in range(0, three, 3):
+    r = many - many  # no literal, as above
+    while many - r >= 6:
+        combine6(X, off, W, first + r * apart, wide, apart, r, counts, tiles, out, pos)
+        r += 6
+    if many - r >= 4:
+        combine4(X, off, W, first + r * apart, wide, apart, r, counts, tiles, out, pos)
+        r += 4
+    if many - r == 3:
         combine3(X, off, W, first + r * apart, wide, apart, r, counts, tiles, out, pos)
-    for r in range(three, many - 1, 2):
+    elif many - r == 2:
         combine2(X, off, W, first + r * apart, wide, apart, r, counts, tiles, out, pos)
-    if many - three == 1:
-        _combine1(X, off, W, first + three * apart, wide, three, counts, tiles, out, pos)
+    elif many - r == 1:
+        _combine1(X, off, W, first + r * apart, wide, r, counts, tiles, out, pos)
+
+
+@kernel_loop
+def _wide_combine6(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
+    width = lanes(X)
+    for tile in range(tiles):
+        j = 2 * width * tile
+        p0, p1, p2 = pos[r] + j, pos[r + 1] + j, pos[r + 2] + j
+        p3, p4, p5 = pos[r + 3] + j, pos[r + 4] + j, pos[r + 5] + j
+        a0, b0, a1, b1 = load(out, p0), load(out, p0 + width), load(out, p1), load(out, p1 + width)
+        a2, b2, a3, b3 = load(out, p2), load(out, p2 + width), load(out, p3), load(out, p3 + width)
+        a4, b4, a5, b5 = load(out, p4), load(out, p4 + width), load(out, p5), load(out, p5 + width)
+        for c in range(counts[tile]):
+            x, y, i = load(X, off[c] + j), load(X, off[c] + j + width), first + c * wide
+            w0, w1, w2 = spread(W, i), spread(W, i + apart), spread(W, i + 2 * apart)
+            a0, b0, a1, b1 = fma(w0, x, a0), fma(w0, y, b0), fma(w1, x, a1), fma(w1, y, b1)
+            w3, w4, w5 = spread(W, i + 3 * apart), spread(W, i + 4 * apart), spread(W, i + 5 * apart)
+            a2, b2, a3, b3 = fma(w2, x, a2), fma(w2, y, b2), fma(w3, x, a3), fma(w3, y, b3)
+            a4, b4, a5, b5 = fma(w4, x, a4), fma(w4, y, b4), fma(w5, x, a5), fma(w5, y, b5)
+        store(out, p0, a0)
+        store(out, p0 + width, b0)
+        store(out, p1, a1)
+        store(out, p1 + width, b1)
+        store(out, p2, a2)
+        store(out, p2 + width, b2)
+        store(out, p3, a3)
+        store(out, p3 + width, b3)
+        store(out, p4, a4)
+        store(out, p4 + width, b4)
+        store(out, p5, a5)
+        store(out, p5 + width, b5)
+
+
+@kernel_loop
+def _wide_combine4(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
+    width = lanes(X)
+    for tile in range(tiles):
+        j = 2 * width * tile
+        p0, p1, p2, p3 = pos[r] + j, pos[r + 1] + j, pos[r + 2] + j, pos[r + 3] + j
+        a0, b0, a1, b1 = load(out, p0), load(out, p0 + width), load(out, p1), load(out, p1 + width)
+        a2, b2, a3, b3 = load(out, p2), load(out, p2 + width), load(out, p3), load(out, p3 + width)
+        for c in range(counts[tile]):
+            x, y, i = load(X, off[c] + j), load(X, off[c] + j + width), first + c * wide
+            w0, w1, w2, w3 = (
+                spread(W, i), spread(W, i + apart), spread(W, i + 2 * apart), spread(W, i + 3 * apart)
+            )  # fmt: skip
+            a0, b0, a1, b1 = fma(w0, x, a0), fma(w0, y, b0), fma(w1, x, a1), fma(w1, y, b1)
+            a2, b2, a3, b3 = fma(w2, x, a2), fma(w2, y, b2), fma(w3, x, a3), fma(w3, y, b3)
+        store(out, p0, a0)
+        store(out, p0 + width, b0)
+        store(out, p1, a1)
+        store(out, p1 + width, b1)
+        store(out, p2, a2)
+        store(out, p2 + width, b2)
+        store(out, p3, a3)
+        store(out, p3 + width, b3)
 
 
 @kernel_loop
@@ -305,6 +367,7 @@ def _distribute1(X, pos, W, r, many, out, off, lengths, count):
 
 
 NARROW = narrow.is_narrow()
+combine6, combine4 = (narrow.combine6, narrow.combine4) if NARROW else (_wide_combine6, _wide_combine4)
 combine3, combine2 = (narrow.combine3, narrow.combine2) if NARROW else (_wide_combine3, _wide_combine2)
 dots3, dots2 = (narrow.dots3, narrow.dots2) if NARROW else (_wide_dots3, _wide_dots2)
 dots_of_pairs = narrow.dots_of_pairs if NARROW else _wide_dots_of_pairs

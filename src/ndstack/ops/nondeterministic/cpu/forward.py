@@ -138,7 +138,7 @@ def make_work(shape, times, like):
         np.zeros(streams, np.int64),
         np.zeros(streams * K, like.dtype),
         np.zeros(length // 4 + 4 + streams, np.int64),
-        np.zeros(K, np.int64),
+        np.zeros(2 * K, np.int64),
         np.zeros(4 * (K + times // 4 + 4) * max(K, 4), like.dtype),
     )
 

@@ -33,6 +33,52 @@ def is_narrow() -> bool:
 
 
 @kernel_loop
+def combine6(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
+    """As `blocks` says, for six results."""
+    width = lanes(X)
+    for half in range(2 * tiles):
+        j = width * half
+        p0, p1, p2 = pos[r] + j, pos[r + 1] + j, pos[r + 2] + j
+        p3, p4, p5 = pos[r + 3] + j, pos[r + 4] + j, pos[r + 5] + j
+        a0, a1, a2 = load(out, p0), load(out, p1), load(out, p2)
+        a3, a4, a5 = load(out, p3), load(out, p4), load(out, p5)
+        for c in range(counts[half // 2]):
+            x, i = load(X, off[c] + j), first + c * wide
+            a0 = fma(spread(W, i), x, a0)
+            a1 = fma(spread(W, i + apart), x, a1)
+            a2 = fma(spread(W, i + 2 * apart), x, a2)
+            a3 = fma(spread(W, i + 3 * apart), x, a3)
+            a4 = fma(spread(W, i + 4 * apart), x, a4)
+            a5 = fma(spread(W, i + 5 * apart), x, a5)
+        store(out, p0, a0)
+        store(out, p1, a1)
+        store(out, p2, a2)
+        store(out, p3, a3)
+        store(out, p4, a4)
+        store(out, p5, a5)
+
+
+@kernel_loop
+def combine4(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
+    """As `blocks` says, for four results."""
+    width = lanes(X)
+    for half in range(2 * tiles):
+        j = width * half
+        p0, p1, p2, p3 = pos[r] + j, pos[r + 1] + j, pos[r + 2] + j, pos[r + 3] + j
+        a0, a1, a2, a3 = load(out, p0), load(out, p1), load(out, p2), load(out, p3)
+        for c in range(counts[half // 2]):
+            x, i = load(X, off[c] + j), first + c * wide
+            a0 = fma(spread(W, i), x, a0)
+            a1 = fma(spread(W, i + apart), x, a1)
+            a2 = fma(spread(W, i + 2 * apart), x, a2)
+            a3 = fma(spread(W, i + 3 * apart), x, a3)
+        store(out, p0, a0)
+        store(out, p1, a1)
+        store(out, p2, a2)
+        store(out, p3, a3)
+
+
+@kernel_loop
 def combine3(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
     """As `blocks` says, for three results."""
     width = lanes(X)

@@ -139,7 +139,7 @@ def _backward(shape, past, adjoint, b, start, actions, outputs, grad_outputs, gr
         att = attention[b, n] if gattention.size > 0 else none
         gatt = gattention[b, n] if gattention.size > 0 else none
         reading_gradient(reading[b, n], greading[b, n], att, gatt, grad_alpha)
-        clear_columns(shape, back, t)
+        clear_columns(shape, back, later, t)
         push, replace, pop = split(shape, actions[b, n])
         written = split(shape, grads[b, n])
         backward_step(shape, own, back, later, t, push, replace, pop, grad_alpha, gatt, written, work)
