@@ -18,18 +18,35 @@ def lanes(array):
     return BYTES // array.itemsize
 
 
-def load(array, place):
-    assert 0 <= place <= array.size - lanes(array)
-    return array[place : place + lanes(array)].copy()
+def load(array, place, count=1):
+    size = count * lanes(array)
+    assert 0 <= place <= array.size - size
+    return array[place : place + size].copy()
+
+
+def load2(array, place):
+    return load(array, place, 2)
+
+
+def load4(array, place):
+    return load(array, place, 4)
 
 
 def store(array, place, vector):
-    assert 0 <= place <= array.size - lanes(array)
-    array[place : place + lanes(array)] = vector
+    assert 0 <= place <= array.size - vector.size
+    array[place : place + vector.size] = vector
 
 
-def spread(array, place):
-    return np.full(lanes(array), array[place])
+def spread(array, place, count=1):
+    return np.full(count * lanes(array), array[place])
+
+
+def spread2(array, place):
+    return spread(array, place, 2)
+
+
+def spread4(array, place):
+    return spread(array, place, 4)
 
 
 def zeros(array):

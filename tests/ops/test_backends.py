@@ -13,6 +13,7 @@ from tests.ops.test_precision import assert_late_winner_read, late_winner
 from torch import Tensor
 
 from ndstack.functional.nondeterministic import nondeterministic
+from ndstack.ops.nondeterministic.cpu import streams
 from ndstack.ops.nondeterministic.portable import forward, scan
 from ndstack.ops.nondeterministic.settings import Setting
 
@@ -93,6 +94,15 @@ def test_backends_agree_on_windows_of_long_sequences(window: int) -> None:
 def test_every_number_of_states_takes_its_own_path_through_the_blocks(states: int) -> None:
     case = {"sizes": (1, 7, states, 2), "scale": 1.0, "zeros": 0.1, "window": None, "vectors": 0}
     compare(case | {"bottom_fix": True, "attention": False, "seed": states}, ["cpu"])
+
+
+@pytest.mark.parametrize("sizes", [(1, 50, 2, 3), (1, 35, 3, 3)], ids=str)
+@pytest.mark.parametrize("window", [None, 47], ids=str)
+def test_columns_long_enough_to_be_streamed(sizes: tuple[int, int, int, int], window: int | None) -> None:
+    length = (sizes[1] - 1) * sizes[2] * sizes[3]
+    assert length >= streams.LONG
+    case = {"sizes": sizes, "scale": 2.0, "zeros": 0.1, "window": window, "vectors": 0}
+    compare(case | {"bottom_fix": True, "attention": False, "seed": 5}, ["cpu"])
 
 
 @pytest.mark.parametrize("size, strip", [(1, 3), (5, 4), (16, 20)])

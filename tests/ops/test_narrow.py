@@ -6,22 +6,40 @@ import numba
 import numpy as np
 import pytest
 
-from ndstack.ops.nondeterministic.cpu import blocks, narrow
+from ndstack.ops.nondeterministic.cpu import blocks, narrow, streams
+from ndstack.ops.runtime import simd
 from ndstack.ops.runtime.simd import BYTES, entry
 
 STEP = 2 * BYTES // 8
+WIDE6, WIDE4 = blocks._wide_combine6, blocks._wide_combine4
 WIDE3, WIDE2 = blocks._wide_combine3, blocks._wide_combine2
+ADD_TWO, ADD_THREE = streams._wide_add_two, streams._wide_add_three
+NARROW_ADD_TWO, NARROW_ADD_THREE = streams._narrow_add_two, streams._narrow_add_three
 WIDE_DOTS3, WIDE_DOTS2 = blocks._wide_dots3, blocks._wide_dots2
 WIDE_PAIRS = blocks._wide_dots_of_pairs
 
 
 @entry
 def combine_all(X, off, W, first, wide, apart, counts, tiles, out, pos):
-    """Results 0 to 4 by the loops for wide registers, 5 to 9 by those for narrow ones."""
-    WIDE3(X, off, W, first, wide, apart, 0, counts, tiles, out, pos)
-    WIDE2(X, off, W, first + 3 * apart, wide, apart, 3, counts, tiles, out, pos)
-    narrow.combine3(X, off, W, first, wide, apart, 5, counts, tiles, out, pos)
-    narrow.combine2(X, off, W, first + 3 * apart, wide, apart, 8, counts, tiles, out, pos)
+    """Results 0 to 14 by the loops for wide registers, 15 to 29 by those for narrow ones."""
+    WIDE6(X, off, W, first, wide, apart, 0, counts, tiles, out, pos)
+    WIDE4(X, off, W, first + 6 * apart, wide, apart, 6, counts, tiles, out, pos)
+    WIDE3(X, off, W, first + 10 * apart, wide, apart, 10, counts, tiles, out, pos)
+    WIDE2(X, off, W, first + 13 * apart, wide, apart, 13, counts, tiles, out, pos)
+    narrow.combine6(X, off, W, first, wide, apart, 15, counts, tiles, out, pos)
+    narrow.combine4(X, off, W, first + 6 * apart, wide, apart, 21, counts, tiles, out, pos)
+    narrow.combine3(X, off, W, first + 10 * apart, wide, apart, 25, counts, tiles, out, pos)
+    narrow.combine2(X, off, W, first + 13 * apart, wide, apart, 28, counts, tiles, out, pos)
+
+
+@entry
+def add_all(X, each, size, S, W, first, apart, lengths, groups, out, pos):
+    """For two states, then for three; by the loops for wide registers, then by those for narrow ones."""
+    one, two, three = each, each[S * size :], each[2 * S * size :]
+    ADD_TWO(X, one, two, S, W, first, 2 * S, apart, lengths, groups, out[0], pos)
+    NARROW_ADD_TWO(X, one, two, S, W, first, 2 * S, apart, lengths, groups, out[1], pos)
+    ADD_THREE(X, one, two, three, S, W, first, 3 * S, apart, lengths, groups, out[2], pos)
+    NARROW_ADD_THREE(X, one, two, three, S, W, first, 3 * S, apart, lengths, groups, out[3], pos)
 
 
 @entry
@@ -40,21 +58,39 @@ def multiply_pairs(X, one, two, lengths, groups, Y, pos, by_wide, by_narrow):
     narrow.dots_of_pairs(X, one, two, lengths, groups, Y, pos, by_narrow)
 
 
-@pytest.mark.parametrize("first, wide, apart", [(0, 5, 1), (0, 1, 12), (11, -1, 12), (57, -5, 0)])
-@pytest.mark.parametrize("counts", [[12, 7, 0, 1], [1, 3, 3, 12], [12, 12, 5]])
+@pytest.mark.parametrize("first, wide, apart", [(0, 15, 1), (0, 1, 12), (11, -1, 12), (170, -15, 0)])
+@pytest.mark.parametrize("counts", [[12, 7, 0, 1], [1, 3, 3, 12], [12, 12, 5], [9]])
 def test_sums_of_columns(first: int, wide: int, apart: int, counts: list[int]) -> None:
     """The weights may lie in any order: those of one column together, those of one result, or backwards."""
     rng = np.random.default_rng(0)
-    columns, weights, before = rng.random(12 * 70), rng.random(60), rng.random(10 * 70 + 20)
-    off, pos, results = np.arange(12) * 70, np.arange(10) * 70, before.copy()
+    columns, weights, before = rng.random(12 * 70), rng.random(180), rng.random(30 * 70 + 20)
+    off, pos, results = np.arange(12) * 70, np.arange(30) * 70, before.copy()
     combine_all(columns, off, weights, first, wide, apart, np.array(counts), len(counts), results, pos)
-    for r in range(10):
+    for r in range(30):
         for tile, count in enumerate(counts):
             place, own = 70 * r + STEP * tile, before[70 * r + STEP * tile :][:STEP].copy()
             for c in range(count):
-                weight = weights[first + c * wide + r % 5 * apart]
+                weight = weights[first + c * wide + r % 15 * apart]
                 own += weight * columns[off[c] + STEP * tile :][:STEP]
             np.testing.assert_allclose(results[place:][:STEP], own, rtol=1e-13)
+
+
+def test_sums_of_the_columns_of_many_times() -> None:
+    """Every (k, u) has a column; each group of four times has a length of its own."""
+    rng, S, size, lengths = np.random.default_rng(0), 2, 11, [16, 48]
+    columns, weights, before = rng.random(6 * size * 50), rng.random(200), rng.random((4, 3 * 50))
+    each, pos, results = np.arange(6 * size) * 50, np.arange(3) * 50, before.copy()
+    first, apart = 3, 60
+    add_all(columns, each, size, S, weights, first, apart, np.array(lengths), 2, results, pos)
+    for which, states in enumerate((2, 2, 3, 3)):
+        expected = before[which].copy()
+        for r in range(states):
+            for k in range(8):
+                for u in range(states):
+                    weight = weights[first + k * states * S + u * S + r * apart]
+                    column = columns[each[u * S * size + k] :][: lengths[k // 4]]
+                    expected[pos[r] :][: lengths[k // 4]] += weight * column
+        np.testing.assert_allclose(results[which], expected, rtol=1e-13)
 
 
 def test_products_of_columns() -> None:
@@ -68,17 +104,17 @@ def test_products_of_columns() -> None:
     assert (products[:2] > 0).all()
 
 
-@pytest.mark.parametrize("features, expected", [("+avx2,+fma", True), ("+avx2,+avx512f", False), ("", True)])
+@pytest.mark.parametrize("features, expected", [("+avx2,+fma", False), ("+avx2,+avx512f", True), ("", False)])
 def test_the_target_decides(features: str, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numba.config, "CPU_FEATURES", features)
-    assert narrow.is_narrow() is expected
+    assert simd.has_wide_registers() is expected
 
 
 def test_so_does_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numba.config, "CPU_FEATURES", None)
-    for found, expected in (({"avx512f": True}, False), ({"avx512f": False}, True), ({}, True)):
-        monkeypatch.setattr(narrow, "get_host_cpu_features", lambda found=found: found)
-        assert narrow.is_narrow() is expected
+    for found, expected in (({"avx512f": True}, True), ({"avx512f": False}, False), ({}, False)):
+        monkeypatch.setattr(simd, "get_host_cpu_features", lambda found=found: found)
+        assert simd.has_wide_registers() is expected
 
 
 @pytest.mark.skipif(BYTES < 64, reason="eight sums need registers of eight numbers")

@@ -32,11 +32,11 @@ from ndstack.ops.nondeterministic.cpu.forward import (
     begin,
     forward_step,
     has_invalid_weight,
-    make_work,
     not_finite,
 )
 from ndstack.ops.nondeterministic.cpu.reading import make_rows, read_gradient, show, show_back, write_vector
 from ndstack.ops.nondeterministic.cpu.scan_loops import past_of, split
+from ndstack.ops.nondeterministic.cpu.work import make_work
 from ndstack.ops.runtime.exponentials import exp_each, sigmoid_each
 from ndstack.ops.runtime.products import add_scaled, copy, fill
 from ndstack.ops.runtime.simd import entry, kernel

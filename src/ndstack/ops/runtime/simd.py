@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numba
 from llvmlite import ir
 from llvmlite.binding import get_host_cpu_features
 from numba import extending
@@ -25,7 +26,16 @@ Emit = Callable[[BaseContext, ir.IRBuilder, Signature, Sequence[ir.Value]], ir.V
 Typed = tuple[Signature, Emit]
 """What numba wants to know of an intrinsic for given types of its arguments."""
 
-BYTES = 64 if "avx512f" in get_host_cpu_features() else 32
+
+def has_wide_registers() -> bool:
+    """Return whether the code is for a machine that has AVX-512: registers of 64 bytes, and 32 of them."""
+    chosen = getattr(numba.config, "CPU_FEATURES", None)
+    if chosen is not None:
+        return "+avx512f" in chosen
+    return bool(get_host_cpu_features().get("avx512f", False))
+
+
+BYTES = 64 if has_wide_registers() else 32
 """The size of a vector: one register of the widest kind, or two on machines with small ones."""
 
 _FLAGS: Flags = {
@@ -69,17 +79,17 @@ def intrinsic(function: Callable[..., Typed]) -> Compiled:
 
 
 class Vector(types.Type):
-    """The numba type of a vector of float32 or float64."""
+    """The numba type of a vector of float32 or float64, as long as one vector of the machine or several."""
 
-    def __init__(self, dtype: types.Type) -> None:
+    def __init__(self, dtype: types.Type, count: int = 1) -> None:
         assert isinstance(dtype, types.Float)
-        self.dtype = dtype
-        super().__init__(name=f"Vector({dtype})")
+        self.dtype, self.count = dtype, count
+        super().__init__(name=f"Vector({dtype}, {count})")
 
     @property
     def lanes(self) -> int:
         """How many numbers it holds."""
-        return int(BYTES * 8 // self.dtype.bitwidth)
+        return int(self.count * BYTES * 8 // self.dtype.bitwidth)
 
 
 @extending.register_model(Vector)
@@ -97,15 +107,6 @@ def _address(
     return builder.gep(struct.data, [place])
 
 
-def _pointer(
-    context: BaseContext, builder: ir.IRBuilder, array_type: types.Array, array: ir.Value, place: ir.Value
-) -> ir.Value:
-    """Return the address of array[place], as an address of vectors."""
-    address = _address(context, builder, array_type, array, place)
-    vector = context.get_value_type(Vector(array_type.dtype))
-    return builder.bitcast(address, vector.as_pointer())
-
-
 def _declare(
     builder: ir.IRBuilder, name: str, vector: ir.VectorType, signature: ir.FunctionType
 ) -> ir.Function:
@@ -116,53 +117,92 @@ def _declare(
     return known if known is not None else ir.Function(builder.module, signature, full)
 
 
+def _load(array: types.Array, count: int) -> Typed:
+    kind = Vector(array.dtype, count)
+
+    def emit(
+        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+    ) -> ir.Value:
+        address = _address(context, builder, signature.args[0], *args)
+        value = builder.load(builder.bitcast(address, context.get_value_type(kind).as_pointer()))
+        value.align = signature.args[0].dtype.bitwidth // 8
+        return value
+
+    return kind(array, types.intp), emit
+
+
 @intrinsic
 def load(typingctx: object, array: types.Array, place: types.Integer) -> Typed:
     """Return the vector that starts at array[place]; the array is one-dimensional and contiguous."""
 
-    def emit(
-        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
-    ) -> ir.Value:
-        pointer = _pointer(context, builder, signature.args[0], *args)
-        value = builder.load(pointer)
-        value.align = signature.args[0].dtype.bitwidth // 8
-        return value
+    return _load(array, 1)
 
-    return Vector(array.dtype)(array, types.intp), emit
+
+@intrinsic
+def load2(typingctx: object, array: types.Array, place: types.Integer) -> Typed:
+    """Return two vectors in one."""
+
+    return _load(array, 2)
+
+
+@intrinsic
+def load4(typingctx: object, array: types.Array, place: types.Integer) -> Typed:
+    """Return four vectors in one."""
+
+    return _load(array, 4)
 
 
 @intrinsic
 def store(typingctx: object, array: types.Array, place: types.Integer, vector: Vector) -> Typed:
-    """Write the vector to array[place:]."""
+    """Write the vector, of any length, to array[place:]."""
 
     def emit(
         context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
     ) -> ir.Value:
-        pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
-        instruction = builder.store(args[2], pointer)
+        address = _address(context, builder, signature.args[0], args[0], args[1])
+        instruction = builder.store(args[2], builder.bitcast(address, args[2].type.as_pointer()))
         instruction.align = signature.args[0].dtype.bitwidth // 8
         return context.get_dummy_value()
 
     return types.void(array, types.intp, vector), emit
 
 
-@intrinsic
-def spread(typingctx: object, array: types.Array, place: types.Integer) -> Typed:
-    """Return the number array[place] in every lane."""
+def _spread(array: types.Array, count: int) -> Typed:
+    kind = Vector(array.dtype, count)
 
     def emit(
         context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
     ) -> ir.Value:
-        array_type = signature.args[0]
-        number = builder.load(_address(context, builder, array_type, *args))
-        vector = context.get_value_type(Vector(array_type.dtype))
+        number = builder.load(_address(context, builder, signature.args[0], *args))
+        vector = context.get_value_type(kind)
         first = builder.insert_element(
             ir.Constant(vector, ir.Undefined), number, ir.Constant(ir.IntType(32), 0)
         )
         lanes = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None)
         return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), lanes)
 
-    return Vector(array.dtype)(array, types.intp), emit
+    return kind(array, types.intp), emit
+
+
+@intrinsic
+def spread(typingctx: object, array: types.Array, place: types.Integer) -> Typed:
+    """Return the number array[place] in every lane of a vector."""
+
+    return _spread(array, 1)
+
+
+@intrinsic
+def spread2(typingctx: object, array: types.Array, place: types.Integer) -> Typed:
+    """Return the number array[place] in every lane of two vectors."""
+
+    return _spread(array, 2)
+
+
+@intrinsic
+def spread4(typingctx: object, array: types.Array, place: types.Integer) -> Typed:
+    """Return the number array[place] in every lane of four vectors."""
+
+    return _spread(array, 4)
 
 
 @intrinsic

@@ -13,12 +13,17 @@ from __future__ import annotations
 from ndstack.ops.nondeterministic.cpu import narrow
 from ndstack.ops.runtime.simd import (
     fma,
+    has_wide_registers,
     kernel,
     kernel_loop,
     lanes,
     load,
+    load2,
+    load4,
     plus,
     spread,
+    spread2,
+    spread4,
     store,
     store_eight_sums,
     store_sums,
@@ -62,135 +67,124 @@ def combine_apart(X, off, W, first, wide, apart, many, counts, length, out, pos)
         _combine1(X, off, W, first + r * apart, wide, r, counts, tiles, out, pos)
 
 
+@kernel
+def _shared(counts, tile, tiles):
+    """How many columns a tile and the other one of its pair, 2 i and 2 i + 1, both have."""
+    pair = tile + 1 - 2 * (tile % 2)
+    if pair >= tiles:
+        return 0
+    return counts[tile] if counts[tile] < counts[pair] else counts[pair]
+
+
 @kernel_loop
 def _wide_combine6(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
-    width = lanes(X)
-    for tile in range(tiles):
-        j = 2 * width * tile
+    step = 2 * lanes(X)
+    for tile in range(0, tiles - 1, 2):
+        j = step * tile
         p0, p1, p2 = pos[r] + j, pos[r + 1] + j, pos[r + 2] + j
         p3, p4, p5 = pos[r + 3] + j, pos[r + 4] + j, pos[r + 5] + j
-        a0, b0, a1, b1 = load(out, p0), load(out, p0 + width), load(out, p1), load(out, p1 + width)
-        a2, b2, a3, b3 = load(out, p2), load(out, p2 + width), load(out, p3), load(out, p3 + width)
-        a4, b4, a5, b5 = load(out, p4), load(out, p4 + width), load(out, p5), load(out, p5 + width)
-        for c in range(counts[tile]):
-            x, y, i = load(X, off[c] + j), load(X, off[c] + j + width), first + c * wide
-            w0, w1, w2 = spread(W, i), spread(W, i + apart), spread(W, i + 2 * apart)
-            a0, b0, a1, b1 = fma(w0, x, a0), fma(w0, y, b0), fma(w1, x, a1), fma(w1, y, b1)
-            w3, w4, w5 = spread(W, i + 3 * apart), spread(W, i + 4 * apart), spread(W, i + 5 * apart)
-            a2, b2, a3, b3 = fma(w2, x, a2), fma(w2, y, b2), fma(w3, x, a3), fma(w3, y, b3)
-            a4, b4, a5, b5 = fma(w4, x, a4), fma(w4, y, b4), fma(w5, x, a5), fma(w5, y, b5)
+        a0, a1, a2 = load4(out, p0), load4(out, p1), load4(out, p2)
+        a3, a4, a5 = load4(out, p3), load4(out, p4), load4(out, p5)
+        for c in range(_shared(counts, tile, tiles)):
+            x, i = load4(X, off[c] + j), first + c * wide
+            a0, a1 = fma(spread4(W, i), x, a0), fma(spread4(W, i + apart), x, a1)
+            a2, a3 = fma(spread4(W, i + 2 * apart), x, a2), fma(spread4(W, i + 3 * apart), x, a3)
+            a4, a5 = fma(spread4(W, i + 4 * apart), x, a4), fma(spread4(W, i + 5 * apart), x, a5)
         store(out, p0, a0)
-        store(out, p0 + width, b0)
         store(out, p1, a1)
-        store(out, p1 + width, b1)
         store(out, p2, a2)
-        store(out, p2 + width, b2)
         store(out, p3, a3)
-        store(out, p3 + width, b3)
         store(out, p4, a4)
-        store(out, p4 + width, b4)
         store(out, p5, a5)
-        store(out, p5 + width, b5)
+    for tile in range(tiles):
+        j, done = step * tile, _shared(counts, tile, tiles)
+        if done == counts[tile]:
+            continue
+        p0, p1, p2 = pos[r] + j, pos[r + 1] + j, pos[r + 2] + j
+        p3, p4, p5 = pos[r + 3] + j, pos[r + 4] + j, pos[r + 5] + j
+        b0, b1, b2 = load2(out, p0), load2(out, p1), load2(out, p2)
+        b3, b4, b5 = load2(out, p3), load2(out, p4), load2(out, p5)
+        for c in range(done, counts[tile]):
+            y, i = load2(X, off[c] + j), first + c * wide
+            b0, b1 = fma(spread2(W, i), y, b0), fma(spread2(W, i + apart), y, b1)
+            b2, b3 = fma(spread2(W, i + 2 * apart), y, b2), fma(spread2(W, i + 3 * apart), y, b3)
+            b4, b5 = fma(spread2(W, i + 4 * apart), y, b4), fma(spread2(W, i + 5 * apart), y, b5)
+        store(out, p0, b0)
+        store(out, p1, b1)
+        store(out, p2, b2)
+        store(out, p3, b3)
+        store(out, p4, b4)
+        store(out, p5, b5)
 
 
 @kernel_loop
 def _wide_combine4(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
-    width = lanes(X)
-    for tile in range(tiles):
-        j = 2 * width * tile
+    step = 2 * lanes(X)
+    for tile in range(0, tiles - 1, 2):
+        j = step * tile
         p0, p1, p2, p3 = pos[r] + j, pos[r + 1] + j, pos[r + 2] + j, pos[r + 3] + j
-        a0, b0, a1, b1 = load(out, p0), load(out, p0 + width), load(out, p1), load(out, p1 + width)
-        a2, b2, a3, b3 = load(out, p2), load(out, p2 + width), load(out, p3), load(out, p3 + width)
-        for c in range(counts[tile]):
-            x, y, i = load(X, off[c] + j), load(X, off[c] + j + width), first + c * wide
-            w0, w1, w2, w3 = (
-                spread(W, i), spread(W, i + apart), spread(W, i + 2 * apart), spread(W, i + 3 * apart)
-            )  # fmt: skip
-            a0, b0, a1, b1 = fma(w0, x, a0), fma(w0, y, b0), fma(w1, x, a1), fma(w1, y, b1)
-            a2, b2, a3, b3 = fma(w2, x, a2), fma(w2, y, b2), fma(w3, x, a3), fma(w3, y, b3)
+        a0, a1, a2, a3 = load4(out, p0), load4(out, p1), load4(out, p2), load4(out, p3)
+        for c in range(_shared(counts, tile, tiles)):
+            x, i = load4(X, off[c] + j), first + c * wide
+            a0, a1 = fma(spread4(W, i), x, a0), fma(spread4(W, i + apart), x, a1)
+            a2, a3 = fma(spread4(W, i + 2 * apart), x, a2), fma(spread4(W, i + 3 * apart), x, a3)
         store(out, p0, a0)
-        store(out, p0 + width, b0)
         store(out, p1, a1)
-        store(out, p1 + width, b1)
         store(out, p2, a2)
-        store(out, p2 + width, b2)
         store(out, p3, a3)
-        store(out, p3 + width, b3)
+    for tile in range(tiles):
+        j, done = step * tile, _shared(counts, tile, tiles)
+        if done == counts[tile]:
+            continue
+        p0, p1, p2, p3 = pos[r] + j, pos[r + 1] + j, pos[r + 2] + j, pos[r + 3] + j
+        b0, b1, b2, b3 = load2(out, p0), load2(out, p1), load2(out, p2), load2(out, p3)
+        for c in range(done, counts[tile]):
+            y, i = load2(X, off[c] + j), first + c * wide
+            b0, b1 = fma(spread2(W, i), y, b0), fma(spread2(W, i + apart), y, b1)
+            b2, b3 = fma(spread2(W, i + 2 * apart), y, b2), fma(spread2(W, i + 3 * apart), y, b3)
+        store(out, p0, b0)
+        store(out, p1, b1)
+        store(out, p2, b2)
+        store(out, p3, b3)
 
 
 @kernel_loop
 def _wide_combine3(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
-    width = lanes(X)
+    step = 2 * lanes(X)
     for tile in range(tiles):
-        j = 2 * width * tile
+        j = step * tile
         p0, p1, p2 = pos[r] + j, pos[r + 1] + j, pos[r + 2] + j
-        a0, b0 = load(out, p0), load(out, p0 + width)
-        a1, b1 = load(out, p1), load(out, p1 + width)
-        a2, b2 = load(out, p2), load(out, p2 + width)
+        a0, a1, a2 = load2(out, p0), load2(out, p1), load2(out, p2)
         for c in range(counts[tile]):
-            x, y, i = load(X, off[c] + j), load(X, off[c] + j + width), first + c * wide
-            w0, w1, w2 = spread(W, i), spread(W, i + apart), spread(W, i + 2 * apart)
-            a0, b0 = fma(w0, x, a0), fma(w0, y, b0)
-            a1, b1 = fma(w1, x, a1), fma(w1, y, b1)
-            a2, b2 = fma(w2, x, a2), fma(w2, y, b2)
+            x, i = load2(X, off[c] + j), first + c * wide
+            a0, a1 = fma(spread2(W, i), x, a0), fma(spread2(W, i + apart), x, a1)
+            a2 = fma(spread2(W, i + 2 * apart), x, a2)
         store(out, p0, a0)
-        store(out, p0 + width, b0)
         store(out, p1, a1)
-        store(out, p1 + width, b1)
         store(out, p2, a2)
-        store(out, p2 + width, b2)
 
 
 @kernel_loop
 def _wide_combine2(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
-    width = lanes(X)
+    step = 2 * lanes(X)
     for tile in range(0, tiles - 1, 2):
-        j, both = 2 * width * tile, counts[tile] if counts[tile] < counts[tile + 1] else counts[tile + 1]
+        j = step * tile
         p0, p1 = pos[r] + j, pos[r + 1] + j
-        a0, b0 = load(out, p0), load(out, p0 + width)
-        a1, b1 = load(out, p1), load(out, p1 + width)
-        c0, d0 = load(out, p0 + 2 * width), load(out, p0 + 3 * width)
-        c1, d1 = load(out, p1 + 2 * width), load(out, p1 + 3 * width)
-        for c in range(both):
-            at, i = off[c] + j, first + c * wide
-            w0, w1, x, y = spread(W, i), spread(W, i + apart), load(X, at), load(X, at + width)
-            a0, b0 = fma(w0, x, a0), fma(w0, y, b0)
-            a1, b1 = fma(w1, x, a1), fma(w1, y, b1)
-            x, y = load(X, at + 2 * width), load(X, at + 3 * width)
-            c0, d0 = fma(w0, x, c0), fma(w0, y, d0)
-            c1, d1 = fma(w1, x, c1), fma(w1, y, d1)
-        for c in range(both, counts[tile]):
-            at, i = off[c] + j, first + c * wide
-            w0, w1, x, y = spread(W, i), spread(W, i + apart), load(X, at), load(X, at + width)
-            a0, b0 = fma(w0, x, a0), fma(w0, y, b0)
-            a1, b1 = fma(w1, x, a1), fma(w1, y, b1)
-        for c in range(both, counts[tile + 1]):
-            at, i = off[c] + j + 2 * width, first + c * wide
-            w0, w1, x, y = spread(W, i), spread(W, i + apart), load(X, at), load(X, at + width)
-            c0, d0 = fma(w0, x, c0), fma(w0, y, d0)
-            c1, d1 = fma(w1, x, c1), fma(w1, y, d1)
+        a0, a1 = load4(out, p0), load4(out, p1)
+        for c in range(_shared(counts, tile, tiles)):
+            x, i = load4(X, off[c] + j), first + c * wide
+            a0, a1 = fma(spread4(W, i), x, a0), fma(spread4(W, i + apart), x, a1)
         store(out, p0, a0)
-        store(out, p0 + width, b0)
         store(out, p1, a1)
-        store(out, p1 + width, b1)
-        store(out, p0 + 2 * width, c0)
-        store(out, p0 + 3 * width, d0)
-        store(out, p1 + 2 * width, c1)
-        store(out, p1 + 3 * width, d1)
-    for tile in range(tiles - tiles % 2, tiles):
-        j = 2 * width * tile
+    for tile in range(tiles):
+        j, done = step * tile, _shared(counts, tile, tiles)
         p0, p1 = pos[r] + j, pos[r + 1] + j
-        a0, b0 = load(out, p0), load(out, p0 + width)
-        a1, b1 = load(out, p1), load(out, p1 + width)
-        for c in range(counts[tile]):
-            at, i = off[c] + j, first + c * wide
-            w0, w1, x, y = spread(W, i), spread(W, i + apart), load(X, at), load(X, at + width)
-            a0, b0 = fma(w0, x, a0), fma(w0, y, b0)
-            a1, b1 = fma(w1, x, a1), fma(w1, y, b1)
-        store(out, p0, a0)
-        store(out, p0 + width, b0)
-        store(out, p1, a1)
-        store(out, p1 + width, b1)
+        b0, b1 = load2(out, p0), load2(out, p1)
+        for c in range(done, counts[tile]):
+            y, i = load2(X, off[c] + j), first + c * wide
+            b0, b1 = fma(spread2(W, i), y, b0), fma(spread2(W, i + apart), y, b1)
+        store(out, p0, b0)
+        store(out, p1, b1)
 
 
 @kernel_loop
@@ -366,7 +360,7 @@ def _distribute1(X, pos, W, r, many, out, off, lengths, count):
             store(out, o + j, fma(w0, load(X, p0 + j), load(out, o + j)))
 
 
-NARROW = narrow.is_narrow()
+NARROW = not has_wide_registers()
 combine6, combine4 = (narrow.combine6, narrow.combine4) if NARROW else (_wide_combine6, _wide_combine4)
 combine3, combine2 = (narrow.combine3, narrow.combine2) if NARROW else (_wide_combine3, _wide_combine2)
 dots3, dots2 = (narrow.dots3, narrow.dots2) if NARROW else (_wide_dots3, _wide_dots2)

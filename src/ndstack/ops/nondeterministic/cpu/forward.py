@@ -27,7 +27,7 @@ conditional pop, mp for the largest pop, la and lr for log alpha before and afte
     la   log_total[t]       WU   wpush        WR   wreplace   E   epop
 
 The pop rule is four functions: `pop_weights` computes A, `find_kept` the mass that it uncovers,
-`scale_pops` the products E_b A, and `columns` the sum over k and u, which takes nearly all the time.
+`scale_pops` the products E_b A, and `_uncover` the sum over k and u, which takes nearly all the time.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ import numpy as np
 
 from ndstack.ops.nondeterministic.cpu.blocks import combine, combine_apart
 from ndstack.ops.nondeterministic.cpu.lost_mass import find_floors, largest, log_sum, lost_mass, nothing_lost
-from ndstack.ops.nondeterministic.cpu.places import Places, make_places, moved
+from ndstack.ops.nondeterministic.cpu.places import moved
+from ndstack.ops.nondeterministic.cpu.streams import GROUP, add_times, streamed
 from ndstack.ops.runtime.exponentials import exp_each
 from ndstack.ops.runtime.products import add_to_pattern, fill, multiply_pattern
-from ndstack.ops.runtime.simd import kernel, lanes, maker
+from ndstack.ops.runtime.simd import kernel, lanes
 
 
 class Shape(NamedTuple):
@@ -76,71 +77,6 @@ class Past(NamedTuple):
     mass: np.ndarray
     floor: np.ndarray
     lost: np.ndarray
-
-
-class Work(NamedTuple):
-    """Room for one step."""
-
-    joint: np.ndarray  # [K * K + K * K + K], wpush, wreplace and epop, one after the other
-    wpush: np.ndarray  # [K * K]
-    wreplace: np.ndarray  # [K * K]
-    epop: np.ndarray  # [K]
-    best_pop: np.ndarray  # [Q]
-    wpop: np.ndarray  # [K * Q]
-    exponents: np.ndarray  # [K * Q]
-    kept: np.ndarray  # [K]
-    uncovered: np.ndarray  # [K]
-    tops: np.ndarray  # [K]
-    sums: np.ndarray  # [K]
-    fresh: np.ndarray  # [K]
-    terms: np.ndarray  # [3 * K]
-    shares: np.ndarray  # [A], the weights of all actions
-    popped: np.ndarray  # [Q * length], A
-    uncovering: np.ndarray  # [Q * length], E A
-    pattern: np.ndarray  # [16 * S], numbers for each y, again and again
-    places: Places
-    cell: np.ndarray  # room for one SIMD vector
-    off: np.ndarray
-    weights: np.ndarray
-    counts: np.ndarray
-    pos: np.ndarray
-    products: np.ndarray
-
-
-@maker
-def make_work(shape, times, like):
-    """A `Work` for charts of the given number of times."""
-    Q, S = shape.states, shape.symbols
-    K = Q * S
-    length = (shape.band if shape.band > 0 else times + 1) * K + 64
-    streams = K + (times + 4) * Q
-    joint = np.zeros(K * (2 * K + 1))
-    return Work(
-        joint,
-        joint[: K * K],
-        joint[K * K : 2 * K * K],
-        joint[2 * K * K :],
-        np.zeros(Q),
-        np.zeros(K * Q, like.dtype),
-        np.zeros(K * Q),
-        np.zeros(K),
-        np.zeros(K),
-        np.zeros(K),
-        np.zeros(K),
-        np.zeros(K),
-        np.zeros(3 * K),
-        np.zeros(K * (2 * K + Q)),
-        np.zeros(Q * length, like.dtype),
-        np.zeros(Q * length, like.dtype),
-        np.zeros(16 * S),
-        make_places(shape, times),
-        np.zeros(lanes(like), like.dtype),
-        np.zeros(streams, np.int64),
-        np.zeros(streams * K, like.dtype),
-        np.zeros(length // 4 + 4 + streams, np.int64),
-        np.zeros(2 * K, np.int64),
-        np.zeros(4 * (K + times // 4 + 4) * max(K, 4), like.dtype),
-    )
 
 
 @kernel
@@ -286,12 +222,46 @@ def clear(shape, past, t):
 
 
 @kernel
+def _uncover(shape, past, t, work, room):
+    """P_t[i, a | (r, y)] += sum_{k, u} E_b A[r; k, u, y] P_k[i, a | (u, y)], the cubic part.
+
+    Groups of times are added by `add_times`, where there is such a loop; the latest ones by `combine`.
+    """
+    Q, S, P, places = shape.states, shape.symbols, past.chart, work.places
+    K, low, lowest = Q * S, first_of(shape, t), lowest_of(shape, t)
+    length, step = (t - 1 - low) * K, 2 * lanes(P)
+    groups = (t - 1 - lowest) // GROUP if streamed(Q, length) and t - 1 > lowest else 0
+    oldest = lowest + GROUP * groups
+    for tile in range((length + step - 1) // step):
+        own = low + tile * step // K + 1
+        known = t - 1 - (own if own > oldest else oldest)
+        work.counts[tile] = Q * (known if known > 0 else 0)
+    X = P[moved(shape, t) :]
+    for y in range(S if oldest < t - 1 else 0):
+        for r in range(Q):
+            work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
+        down = places.down[((y + 1) * places.size + 1 - t) * Q :]  # k from t-2 down
+        combine_apart(
+            X, down, work.uncovering, length - S + y, -S, room, Q, work.counts, length, P, work.pos
+        )  # fmt: skip
+    for g in range(groups):
+        work.counts[g] = (lowest + GROUP * (g + 1) - 1 - low) * K
+    first = (lowest - low) * K
+    for y in range(S if groups > 0 else 0):
+        for r in range(Q):
+            work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
+        each = places.each[y * places.size + lowest :]
+        add_times(
+            X, each, places.size, S, work.uncovering, first + y, K, room, work.counts, groups, P, work.pos
+        )  # fmt: skip
+
+
+@kernel
 def columns(shape, past, t, work, room):
-    """P_t, the cubic part."""
+    """P_t."""
     Q, S = shape.states, shape.symbols
     K = Q * S
-    P, places = past.chart, work.places
-    low, lowest = first_of(shape, t), lowest_of(shape, t)
+    P, low = past.chart, first_of(shape, t)
     length = (t - 1 - low) * K
     clear(shape, past, t)
     for b in range(K):
@@ -304,18 +274,7 @@ def columns(shape, past, t, work, room):
     combine(P, work.off, work.weights, K, K, work.counts, length, P, work.pos)
     zero = length - length  # no literal, for which numba would compile `scale_pops` again
     scale_pops(shape, t, work, room, length, work.uncovering, zero, room)
-    for tile in range((length + step - 1) // step):
-        own = low + tile * step // K + 1
-        known = t - 1 - (own if own > lowest else lowest)
-        work.counts[tile] = Q * (known if known > 0 else 0)
-    X = P[moved(shape, t) :]
-    for y in range(S):
-        for r in range(Q):
-            work.pos[r] = shape.start[t] + (r * S + y) * shape.stride[t]
-        down = places.down[((y + 1) * places.size + 1 - t) * Q :]  # k from t-2 down
-        combine_apart(
-            X, down, work.uncovering, length - S + y, -S, room, Q, work.counts, length, P, work.pos
-        )  # fmt: skip
+    _uncover(shape, past, t, work, room)
     for b in range(K):
         place = shape.start[t] + b * shape.stride[t] + length
         for a in range(K):

@@ -1,14 +1,11 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
-"""The loops of `blocks` for machines on which a vector takes two registers, of which there are sixteen.
+"""The loops of `blocks` for machines without AVX-512, which have sixteen registers for vectors.
 
-There a loop with twelve sums of vectors in the making would spend its time on moving them to memory and back.
-These have six at a time.
+There a loop with twelve or more sums of vectors in the making would spend its time on moving them to memory
+and back. These have six at a time.
 """
 
 from __future__ import annotations
-
-import numba
-from llvmlite.binding import get_host_cpu_features
 
 from ndstack.ops.runtime.simd import (
     fma,
@@ -22,14 +19,6 @@ from ndstack.ops.runtime.simd import (
     store_sums,
     zeros,
 )
-
-
-def is_narrow() -> bool:
-    """Whether the code is for a machine without registers as wide as a vector, and 32 of them."""
-    chosen = getattr(numba.config, "CPU_FEATURES", None)
-    if chosen is not None:
-        return "+avx512f" not in chosen
-    return not get_host_cpu_features().get("avx512f", False)
 
 
 @kernel_loop

@@ -12,9 +12,9 @@ from ndstack.ops.nondeterministic.cpu.forward import (
     Past,
     begin,
     forward_step,
-    make_work,
 )
 from ndstack.ops.nondeterministic.cpu.reading import attend, probabilities
+from ndstack.ops.nondeterministic.cpu.work import make_work
 from ndstack.ops.runtime.products import fill
 from ndstack.ops.runtime.simd import entry, kernel
 

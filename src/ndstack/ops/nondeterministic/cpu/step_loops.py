@@ -23,12 +23,12 @@ from ndstack.ops.nondeterministic.cpu.forward import (
     begin,
     forward_step,
     has_invalid_weight,
-    make_work,
     not_finite,
 )
 from ndstack.ops.nondeterministic.cpu.reading import attend, probabilities
 from ndstack.ops.nondeterministic.cpu.scan_loops import reading_gradient, split
 from ndstack.ops.nondeterministic.cpu.tables import ADJOINT, CHART, INVALID, STEP, TRUSTED, UNTRUSTED
+from ndstack.ops.nondeterministic.cpu.work import make_work
 from ndstack.ops.runtime.pointers import numbers
 from ndstack.ops.runtime.products import fill
 from ndstack.ops.runtime.simd import entry, maker

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from ndstack.ops.nondeterministic.cpu.backward import Adjoint
-from ndstack.ops.nondeterministic.cpu.forward import begin, make_work
+from ndstack.ops.nondeterministic.cpu.forward import begin
 from ndstack.ops.nondeterministic.cpu.long.backward import make_back
 from ndstack.ops.nondeterministic.cpu.long.columns import find_alpha, write_columns
 from ndstack.ops.nondeterministic.cpu.long.forward import (
@@ -28,6 +28,7 @@ from ndstack.ops.nondeterministic.cpu.long.weights import find_all, make_weights
 from ndstack.ops.nondeterministic.cpu.lost_mass import largest
 from ndstack.ops.nondeterministic.cpu.reading import attend, probabilities
 from ndstack.ops.nondeterministic.cpu.scan_loops import past_of
+from ndstack.ops.nondeterministic.cpu.work import make_work
 from ndstack.ops.runtime.products import fill
 from ndstack.ops.runtime.simd import entry, kernel
 
