@@ -117,7 +117,6 @@ def test_so_does_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
         assert simd.has_wide_registers() is expected
 
 
-@pytest.mark.skipif(BYTES < 64, reason="eight sums need registers of eight numbers")
 def test_products_of_pairs_of_columns() -> None:
     rng = np.random.default_rng(0)
     columns, rows, lengths = rng.random(16 * 70), rng.random(2 * 70), [48, 16]

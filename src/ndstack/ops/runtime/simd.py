@@ -35,8 +35,11 @@ def has_wide_registers() -> bool:
     return bool(get_host_cpu_features().get("avx512f", False))
 
 
-BYTES = 64 if has_wide_registers() else 32
-"""The size of a vector: one register of the widest kind, or two on machines with small ones."""
+BYTES = 64
+"""The size of a vector: a cache line; one register of the widest kind, or several on machines with small ones.
+
+With AVX2, whose registers have 32 bytes, the loops of charts take a fifth less time with it than with 32.
+"""
 
 _FLAGS: Flags = {
     "nogil": True,
