@@ -24,12 +24,12 @@ def combine_all(X, off, W, first, wide, apart, counts, tiles, out, pos):
     """Results 0 to 14 by the loops for wide registers, 15 to 29 by those for narrow ones."""
     WIDE6(X, off, W, first, wide, apart, 0, counts, tiles, out, pos)
     WIDE4(X, off, W, first + 6 * apart, wide, apart, 6, counts, tiles, out, pos)
-    WIDE3(X, off, W, first + 10 * apart, wide, apart, 10, counts, tiles, out, pos)
-    WIDE2(X, off, W, first + 13 * apart, wide, apart, 13, counts, tiles, out, pos)
+    WIDE3(X, off, W, first + 10 * apart, wide, apart, 10, counts, 0, tiles, out, pos)
+    WIDE2(X, off, W, first + 13 * apart, wide, apart, 13, counts, 0, tiles, out, pos)
     narrow.combine6(X, off, W, first, wide, apart, 15, counts, tiles, out, pos)
     narrow.combine4(X, off, W, first + 6 * apart, wide, apart, 21, counts, tiles, out, pos)
-    narrow.combine3(X, off, W, first + 10 * apart, wide, apart, 25, counts, tiles, out, pos)
-    narrow.combine2(X, off, W, first + 13 * apart, wide, apart, 28, counts, tiles, out, pos)
+    narrow.combine3(X, off, W, first + 10 * apart, wide, apart, 25, counts, 0, tiles, out, pos)
+    narrow.combine2(X, off, W, first + 13 * apart, wide, apart, 28, counts, 0, tiles, out, pos)
 
 
 @entry

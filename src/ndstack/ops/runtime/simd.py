@@ -36,7 +36,7 @@ def has_wide_registers() -> bool:
 
 
 BYTES = 64
-"""The size of a vector: a cache line; one register of the widest kind, or several on machines with small ones.
+"""The size of a vector: a cache line; one register of the widest kind, or several smaller ones.
 
 With AVX2, whose registers have 32 bytes, the loops of charts take a fifth less time with it than with 32.
 """

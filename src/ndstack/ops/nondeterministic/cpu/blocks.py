@@ -52,7 +52,7 @@ def combine(X, off, W, wide, many, counts, length, out, pos):
 def combine_apart(X, off, W, first, wide, apart, many, counts, length, out, pos):
     """As `combine`, with the weights W[first + c * wide + r * apart]."""
     tiles = (length + 2 * lanes(X) - 1) // (2 * lanes(X))
-    r = many - many  # no literal, as above
+    r = none = many - many  # no literal, as above
     while many - r >= 6:
         combine6(X, off, W, first + r * apart, wide, apart, r, counts, tiles, out, pos)
         r += 6
@@ -60,15 +60,15 @@ def combine_apart(X, off, W, first, wide, apart, many, counts, length, out, pos)
         combine4(X, off, W, first + r * apart, wide, apart, r, counts, tiles, out, pos)
         r += 4
     if many - r == 3:
-        combine3(X, off, W, first + r * apart, wide, apart, r, counts, tiles, out, pos)
+        combine3(X, off, W, first + r * apart, wide, apart, r, counts, none, tiles, out, pos)
     elif many - r == 2:
-        combine2(X, off, W, first + r * apart, wide, apart, r, counts, tiles, out, pos)
+        combine2(X, off, W, first + r * apart, wide, apart, r, counts, none, tiles, out, pos)
     elif many - r == 1:
         _combine1(X, off, W, first + r * apart, wide, r, counts, tiles, out, pos)
 
 
 @kernel
-def _shared(counts, tile, tiles):
+def shared(counts, tile, tiles):
     """How many columns a tile and the other one of its pair, 2 i and 2 i + 1, both have."""
     pair = tile + 1 - 2 * (tile % 2)
     if pair >= tiles:
@@ -76,16 +76,32 @@ def _shared(counts, tile, tiles):
     return counts[tile] if counts[tile] < counts[pair] else counts[pair]
 
 
-@kernel_loop
+@kernel
 def _wide_combine6(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
-    step = 2 * lanes(X)
+    _pairs6(X, off, W, first, wide, apart, r, counts, tiles, out, pos)
+    paired = tiles - tiles + 1
+    combine3(X, off, W, first, wide, apart, r, counts, paired, tiles, out, pos)
+    combine3(X, off, W, first + 3 * apart, wide, apart, r + 3, counts, paired, tiles, out, pos)
+
+
+@kernel
+def _wide_combine4(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
+    _pairs4(X, off, W, first, wide, apart, r, counts, tiles, out, pos)
+    paired = tiles - tiles + 1
+    combine2(X, off, W, first, wide, apart, r, counts, paired, tiles, out, pos)
+    combine2(X, off, W, first + 2 * apart, wide, apart, r + 2, counts, paired, tiles, out, pos)
+
+
+@kernel_loop
+def _pairs6(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
+    """Six results, as far as both tiles of a pair have the same columns."""
     for tile in range(0, tiles - 1, 2):
-        j = step * tile
+        j = 2 * lanes(X) * tile
         p0, p1, p2 = pos[r] + j, pos[r + 1] + j, pos[r + 2] + j
         p3, p4, p5 = pos[r + 3] + j, pos[r + 4] + j, pos[r + 5] + j
         a0, a1, a2 = load4(out, p0), load4(out, p1), load4(out, p2)
         a3, a4, a5 = load4(out, p3), load4(out, p4), load4(out, p5)
-        for c in range(_shared(counts, tile, tiles)):
+        for c in range(shared(counts, tile, tiles)):
             x, i = load4(X, off[c] + j), first + c * wide
             a0, a1 = fma(spread4(W, i), x, a0), fma(spread4(W, i + apart), x, a1)
             a2, a3 = fma(spread4(W, i + 2 * apart), x, a2), fma(spread4(W, i + 3 * apart), x, a3)
@@ -96,35 +112,16 @@ def _wide_combine6(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
         store(out, p3, a3)
         store(out, p4, a4)
         store(out, p5, a5)
-    for tile in range(tiles):
-        j, done = step * tile, _shared(counts, tile, tiles)
-        if done == counts[tile]:
-            continue
-        p0, p1, p2 = pos[r] + j, pos[r + 1] + j, pos[r + 2] + j
-        p3, p4, p5 = pos[r + 3] + j, pos[r + 4] + j, pos[r + 5] + j
-        b0, b1, b2 = load2(out, p0), load2(out, p1), load2(out, p2)
-        b3, b4, b5 = load2(out, p3), load2(out, p4), load2(out, p5)
-        for c in range(done, counts[tile]):
-            y, i = load2(X, off[c] + j), first + c * wide
-            b0, b1 = fma(spread2(W, i), y, b0), fma(spread2(W, i + apart), y, b1)
-            b2, b3 = fma(spread2(W, i + 2 * apart), y, b2), fma(spread2(W, i + 3 * apart), y, b3)
-            b4, b5 = fma(spread2(W, i + 4 * apart), y, b4), fma(spread2(W, i + 5 * apart), y, b5)
-        store(out, p0, b0)
-        store(out, p1, b1)
-        store(out, p2, b2)
-        store(out, p3, b3)
-        store(out, p4, b4)
-        store(out, p5, b5)
 
 
 @kernel_loop
-def _wide_combine4(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
-    step = 2 * lanes(X)
+def _pairs4(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
+    """Four results, likewise."""
     for tile in range(0, tiles - 1, 2):
-        j = step * tile
+        j = 2 * lanes(X) * tile
         p0, p1, p2, p3 = pos[r] + j, pos[r + 1] + j, pos[r + 2] + j, pos[r + 3] + j
         a0, a1, a2, a3 = load4(out, p0), load4(out, p1), load4(out, p2), load4(out, p3)
-        for c in range(_shared(counts, tile, tiles)):
+        for c in range(shared(counts, tile, tiles)):
             x, i = load4(X, off[c] + j), first + c * wide
             a0, a1 = fma(spread4(W, i), x, a0), fma(spread4(W, i + apart), x, a1)
             a2, a3 = fma(spread4(W, i + 2 * apart), x, a2), fma(spread4(W, i + 3 * apart), x, a3)
@@ -132,30 +129,19 @@ def _wide_combine4(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
         store(out, p1, a1)
         store(out, p2, a2)
         store(out, p3, a3)
-    for tile in range(tiles):
-        j, done = step * tile, _shared(counts, tile, tiles)
-        if done == counts[tile]:
-            continue
-        p0, p1, p2, p3 = pos[r] + j, pos[r + 1] + j, pos[r + 2] + j, pos[r + 3] + j
-        b0, b1, b2, b3 = load2(out, p0), load2(out, p1), load2(out, p2), load2(out, p3)
-        for c in range(done, counts[tile]):
-            y, i = load2(X, off[c] + j), first + c * wide
-            b0, b1 = fma(spread2(W, i), y, b0), fma(spread2(W, i + apart), y, b1)
-            b2, b3 = fma(spread2(W, i + 2 * apart), y, b2), fma(spread2(W, i + 3 * apart), y, b3)
-        store(out, p0, b0)
-        store(out, p1, b1)
-        store(out, p2, b2)
-        store(out, p3, b3)
 
 
 @kernel_loop
-def _wide_combine3(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
-    step = 2 * lanes(X)
+def _wide_combine3(X, off, W, first, wide, apart, r, counts, paired, tiles, out, pos):
+    """Three results; if `paired`, without the columns that both tiles of a pair have."""
     for tile in range(tiles):
-        j = step * tile
+        done = shared(counts, tile, tiles) if paired else 0
+        if done == counts[tile]:
+            continue
+        j = 2 * lanes(X) * tile
         p0, p1, p2 = pos[r] + j, pos[r + 1] + j, pos[r + 2] + j
         a0, a1, a2 = load2(out, p0), load2(out, p1), load2(out, p2)
-        for c in range(counts[tile]):
+        for c in range(done, counts[tile]):
             x, i = load2(X, off[c] + j), first + c * wide
             a0, a1 = fma(spread2(W, i), x, a0), fma(spread2(W, i + apart), x, a1)
             a2 = fma(spread2(W, i + 2 * apart), x, a2)
@@ -165,26 +151,20 @@ def _wide_combine3(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
 
 
 @kernel_loop
-def _wide_combine2(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
-    step = 2 * lanes(X)
-    for tile in range(0, tiles - 1, 2):
-        j = step * tile
+def _wide_combine2(X, off, W, first, wide, apart, r, counts, paired, tiles, out, pos):
+    """Two results, likewise."""
+    for tile in range(tiles):
+        done = shared(counts, tile, tiles) if paired else 0
+        if done == counts[tile]:
+            continue
+        j = 2 * lanes(X) * tile
         p0, p1 = pos[r] + j, pos[r + 1] + j
-        a0, a1 = load4(out, p0), load4(out, p1)
-        for c in range(_shared(counts, tile, tiles)):
-            x, i = load4(X, off[c] + j), first + c * wide
-            a0, a1 = fma(spread4(W, i), x, a0), fma(spread4(W, i + apart), x, a1)
+        a0, a1 = load2(out, p0), load2(out, p1)
+        for c in range(done, counts[tile]):
+            x, i = load2(X, off[c] + j), first + c * wide
+            a0, a1 = fma(spread2(W, i), x, a0), fma(spread2(W, i + apart), x, a1)
         store(out, p0, a0)
         store(out, p1, a1)
-    for tile in range(tiles):
-        j, done = step * tile, _shared(counts, tile, tiles)
-        p0, p1 = pos[r] + j, pos[r + 1] + j
-        b0, b1 = load2(out, p0), load2(out, p1)
-        for c in range(done, counts[tile]):
-            y, i = load2(X, off[c] + j), first + c * wide
-            b0, b1 = fma(spread2(W, i), y, b0), fma(spread2(W, i + apart), y, b1)
-        store(out, p0, b0)
-        store(out, p1, b1)
 
 
 @kernel_loop

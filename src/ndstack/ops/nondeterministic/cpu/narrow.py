@@ -68,8 +68,8 @@ def combine4(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
 
 
 @kernel_loop
-def combine3(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
-    """As `blocks` says, for three results."""
+def combine3(X, off, W, first, wide, apart, r, counts, paired, tiles, out, pos):
+    """As `blocks` says, for three results; there are no pairs of tiles here."""
     width = lanes(X)
     for half in range(2 * tiles):
         j, count = width * half, counts[half // 2]
@@ -96,8 +96,8 @@ def combine3(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
 
 
 @kernel_loop
-def combine2(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
-    """As `blocks` says, for two results."""
+def combine2(X, off, W, first, wide, apart, r, counts, paired, tiles, out, pos):
+    """As `blocks` says, for two results; likewise."""
     width = lanes(X)
     for half in range(2 * tiles):
         j, count = width * half, counts[half // 2]
