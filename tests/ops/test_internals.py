@@ -116,6 +116,9 @@ def test_the_address_of_a_compiled_function() -> None:
     assert numba_internals.c_address(SimpleNamespace(), (numba.int64,)) is None
     without_library = SimpleNamespace(overloads={(): SimpleNamespace()})
     assert numba_internals.c_address(without_library, ()) is None
+    assert numba_internals.address(without_library, ()) is None
+    assert numba_internals.address(double, (numba.int64,)) is None  # it returns something
+    assert numba_internals.address(numba.njit(lambda x: None), (numba.int64,)) is not None
 
 
 def test_numba_without_events_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from ndstack.ops.fused import nondeterministic_loops as loops
+from ndstack.ops.fused import nondeterministic_parts as parts
 from ndstack.ops.fused.nondeterministic_loops import Net, Trace
 from ndstack.ops.lstm.weights import LSTMWeights, weight_gradients
 from ndstack.ops.nondeterministic.chart import Chart
 from ndstack.ops.nondeterministic.cpu.backward import Adjoint
 from ndstack.ops.nondeterministic.precision_limits import LIMITS
 from ndstack.ops.runtime import beside
-from ndstack.ops.runtime.addresses import Array, array, fresh, written, zeros
+from ndstack.ops.runtime.addresses import Array, array, empty, fresh, written, zeros
 from ndstack.ops.runtime.autograd import (
     Context,
     Gradients,
@@ -175,7 +176,8 @@ class _Run(Operation):
         begin = _arrays(dtype, first, sizes.first())
         ok, seen = np.zeros(batch, np.bool_), Trace(*arrays)
         if any(ctx.needs_input_grad):
-            beside.expect_backward(loops.__name__, "float32" if dtype is torch.float32 else "float64")
+            name = "float32" if dtype is torch.float32 else "float64"
+            beside.expect_backward(parts.__name__, name, loops.__name__)
         share(
             batch, loops.forward, at.cost(start, steps) * batch, shape, past, start, net, given, begin,
             call.normalized, call.by_state, seen, ok, call.limit,
@@ -218,17 +220,13 @@ class _Run(Operation):
         shape, past, net, begin, seen = ctx.arrays  # of memory that is saved, so nobody has changed it
         arrays, choice = _arrays(dtype, given, asked), (call.normalized, call.by_state)
 
-        sums = [written(part, dtype, batch, size) for part, size in zip(passed or (), rooms, strict=False)]
-
-        def work(lo: int, hi: int) -> None:
-            adjoint = Adjoint(*sums or fresh(dtype, [(1, size) for size in rooms])[1])
-            loops.backward(
-                shape, past, adjoint, passed is not None, older, lo, hi, start, net,
-                begin, *choice, seen, arrays, tuple(into),
-            )  # fmt: skip
-
-        beside.wait_for_backward(loops.__name__)
-        share(batch, work, 2 * at.cost(start, steps) * batch)
+        sums = [empty(dtype, 0, size) for size in rooms] if passed is None else passed
+        adjoint = Adjoint(*(written(one, dtype, len(one), n) for one, n in zip(sums, rooms, strict=True)))
+        beside.wait_for_backward(parts.__name__)
+        share(
+            batch, parts.backward, 2 * at.cost(start, steps) * batch, shape, past, adjoint,
+            passed is not None, older, start, net, begin, *choice, seen, arrays, tuple(into),
+        )  # fmt: skip
         grad_gates, grad_controls, *grad_first, grad_vectors = out
         by_weights = weight_gradients(grad_gates, grad_controls, before, hidden)
         by_links = passed if older and passed is not None else (None, None)

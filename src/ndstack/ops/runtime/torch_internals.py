@@ -65,9 +65,10 @@ def first_parameter(module: torch.nn.Module) -> torch.nn.Parameter:
     `next(module.parameters())` goes through all modules inside it first, which takes longer than a small
     operation. It is the fallback.
     """
-    for parameter in getattr(module, "_parameters", {}).values():
+    own: dict[str, torch.nn.Parameter | None] = getattr(module, "_parameters", {})
+    for parameter in own.values():
         if parameter is not None:
-            return parameter  # type: ignore[no-any-return]
+            return parameter
     return next(module.parameters())
 
 
