@@ -275,7 +275,9 @@ class LanguageModel(Recordable, torch.nn.Module):
             and not unmodified.hooked(self)
             and cross_entropy.in_one_operation(layer.weight, targets.numel())
         ):
-            hidden = self._outputs(symbols)
+            plain = self.embedding is None and not self.bos and type(self).hidden is LanguageModel.hidden
+            hidden = one_hot.read(self.backbone, symbols) if plain else None
+            hidden = self.hidden(symbols)[0] if hidden is None else hidden
             hidden = hidden if hidden.shape[1] == steps else hidden[:, :steps]
             return cross_entropy.surprisals(hidden, layer.weight, layer.bias, targets, known, count)
         logits = self(symbols)[0][:, :steps, :known]
@@ -283,14 +285,6 @@ class LanguageModel(Recordable, torch.nn.Module):
             logits.flatten(0, 1), targets.reshape(-1), reduction="none", ignore_index=IGNORED
         )
         return loss.view(targets.shape) if count is None else loss.sum() / count
-
-    def _outputs(self, symbols: Tensor) -> Tensor:
-        """Return `hidden` of whole strings, without the state."""
-        if self.embedding is None and not self.bos and type(self).hidden is LanguageModel.hidden:
-            found = one_hot.read(self.backbone, symbols)
-            if found is not None:
-                return found
-        return self.hidden(symbols)[0]
 
 
 def _after(first: Tensor | None, outputs: Tensor) -> Tensor:

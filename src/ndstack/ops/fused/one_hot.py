@@ -92,8 +92,8 @@ class _Run(Operation):
         if len(ctx.sizes) > 1:
             assert by_control is not None
             assert by_bias is not None
-            parts = zip(torch.split(by_control, ctx.sizes), torch.split(by_bias, ctx.sizes), strict=True)
-            controls = [part for layer in parts for part in layer]
+            size = ctx.sizes[0]
+            controls = [by_control[:size], by_bias[:size], by_control[size:], by_bias[size:]]
         return (None,) * 6 + (by_weight, by_hidden, by_biases, by_biases, *controls, *first)
 
 
