@@ -15,6 +15,7 @@ from ndstack.nn import LanguageModel
 from ndstack.nn import models as models_by_name
 from ndstack.ops.nondeterministic import in_log_space
 from ndstack.ops.runtime import compile_messages, numba_internals
+from ndstack.ops.runtime.threads import sharing_everything
 from ndstack.progress import progress_bar
 from ndstack.settings.training import TrainingConfig
 from ndstack.stacks import Nondeterministic, Stack
@@ -61,7 +62,8 @@ def warm_up(models: Sequence[str] | None = None) -> Warmed:
     level = logger.level
     logger.setLevel(logging.ERROR)  # the progress bar is enough
     try:
-        with progress_bar("compiling, in seconds expected", sum(cost for cost, _ in parts)) as advance:
+        total = sum(cost for cost, _ in parts)
+        with sharing_everything(), progress_bar("compiling, in seconds expected", total) as advance:
             for cost, run in parts:
                 run()
                 advance(cost)

@@ -57,8 +57,8 @@ def test_logits_losses_and_derivatives_with_padding_at_either_side(name, side):
     torch.testing.assert_close(output.loss, expected)
     output.loss.backward(), expected.backward()
     for (key, one), other in zip(model.network.named_parameters(), own.parameters(), strict=True):
-        # Both are up to 1e-5 away from float64, which the loss of transformers does not know.
-        torch.testing.assert_close(one.grad, other.grad, msg=key, rtol=1e-4, atol=2e-5)
+        # Both are up to 6e-5 away from float64, which the loss of transformers does not know.
+        torch.testing.assert_close(one.grad, other.grad, msg=key, rtol=1e-4, atol=1e-4)
     for row, word in enumerate(STRINGS):
         places = batch.attention_mask[row].nonzero()[:-1, 0]
         torch.testing.assert_close(output.logits[row, places, :-1], own.logits([word])[0])

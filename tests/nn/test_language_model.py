@@ -9,6 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ndstack import languages
 from ndstack.errors import NdstackError
 from ndstack.nn import LanguageModel, StackRNN, Transformer, models
+from ndstack.ops.runtime import in_graph
 from ndstack.stacks import Superposition
 
 LSTM = ("lstm", "vrns-1-2-2", "tf+sup-32")
@@ -155,3 +156,88 @@ def test_data_parallel_training_gives_the_same_gradients():
 def test_any_backbone_with_one_hot_bos():
     model = LanguageModel(StackRNN(4, 5, Superposition(2)), "01#", bos=True)
     assert model.logits(["01"]).shape == (1, 3, 4)
+
+
+def losses_and_gradients(model, words, **options):
+    model.zero_grad()
+    loss = model.cross_entropy(words, **options)
+    loss.backward()
+    return loss.detach(), [parameter.grad for parameter in model.parameters()]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("options", [{}, {"eos": False}, {"per": "symbol"}], ids=str)
+@pytest.mark.parametrize("words", [["01#10", "11#11"], ["01#10", "0#"]], ids=["equal", "padded"])
+@pytest.mark.parametrize("name", ["rns-2-3", "ns-2-2", "vrns-2-2-3", "sup-3", "strat-3"])
+def test_symbols_read_in_one_operation_are_one_hot_vectors(name, words, options, monkeypatch):
+    model = model_of(name)
+    with monkeypatch.context() as patch:
+        patch.setattr(LanguageModel, "_embed", None)  # so there are no vectors
+        loss, gradients = losses_and_gradients(model, words, **options)
+    model.backbone.register_forward_hook(lambda *_: None)  # so the network is called
+    expected, others = losses_and_gradients(model, words, **options)
+    torch.testing.assert_close(loss, expected)
+    for gradient, other in zip(gradients, others, strict=True):
+        torch.testing.assert_close(gradient, other)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("part", ["backbone", "backbone.actions", "backbone.stack", "backbone.controller"])
+def test_parts_with_hooks_are_called(part):
+    model, called = model_of("rns-2-2"), []
+    model.get_submodule(part).register_forward_hook(lambda *_: called.append(part))
+    model.cross_entropy(["01#10"])
+    assert called
+
+
+def test_a_language_model_with_hidden_states_of_its_own_is_asked_for_them():
+    class Own(LanguageModel):
+        def hidden(self, symbols, state=None, lengths=None):
+            hidden, state = super().hidden(symbols, state, lengths)
+            return 2 * hidden, state
+
+    network = StackRNN(3, 4, Superposition(2))
+    torch.manual_seed(0)
+    plain, own = LanguageModel(network, "01#"), Own(network, "01#")
+    own.output = plain.output
+    assert plain.cross_entropy(["01#"]) != own.cross_entropy(["01#"])
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("wrong", [-1, 3])
+def test_unknown_symbols_are_refused_in_the_loss(wrong):
+    model = model_of("rns-2-2")
+    with pytest.raises(NdstackError, match=f"symbol index {wrong} given, expected indices from 0 to 2"):
+        model.cross_entropy(torch.tensor([[0, 1, wrong]]))
+
+
+@pytest.mark.compiled
+def test_sequences_that_are_too_narrow_for_float32_are_computed_again_in_the_loss(monkeypatch):
+    model, apart, calls = model_of("rns-2-3").float(), in_graph.apart, []
+    monkeypatch.setattr(in_graph, "apart", lambda work: calls.append(work) or apart(work))
+    with torch.no_grad():
+        model.backbone.actions.weight.mul_(3000)
+    words = torch.randint(3, (3, 40), generator=torch.Generator().manual_seed(1))
+    loss, gradients = losses_and_gradients(model, words)
+    assert len(calls) == 2  # forwards and backwards
+    model.backbone.register_forward_hook(lambda *_: None)
+    expected, others = losses_and_gradients(model, words)
+    torch.testing.assert_close(loss, expected)
+    for gradient, other in zip(gradients, others, strict=True):
+        torch.testing.assert_close(gradient, other, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.compiled
+def test_weights_that_change_between_the_passes_and_second_derivatives_are_refused():
+    model = model_of("rns-2-2")
+    loss = model.cross_entropy(["01#10"])
+    with pytest.raises(NdstackError, match="second derivatives"):
+        torch.autograd.grad(loss, model.backbone.actions.weight, create_graph=True)
+    loss = model.cross_entropy(["01#10"])
+    with torch.no_grad():
+        model.backbone.actions.weight.add_(1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    loss = model.cross_entropy(["01#10"])
+    (gradient,) = torch.autograd.grad(loss, model.output.weight, create_graph=True)
+    assert torch.autograd.grad(gradient.square().sum(), model.output.bias)[0].abs().sum() > 0

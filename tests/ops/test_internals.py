@@ -74,6 +74,15 @@ def test_hooks_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch_internals.has_hooks(layer)  # not known, so the module is called
 
 
+def test_the_first_parameter() -> None:
+    inner = torch.nn.Linear(1, 1)
+    network = torch.nn.Sequential(torch.nn.Tanh(), inner)
+    for module in (inner, network, torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(1, 1))):
+        assert torch_internals.first_parameter(module) is next(module.parameters())
+    unknown: Any = SimpleNamespace(parameters=lambda: iter([inner.bias]))
+    assert torch_internals.first_parameter(unknown) is inner.bias
+
+
 def test_a_module_that_is_traced_alone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._dynamo import symbolic_convert
 
@@ -107,6 +116,9 @@ def test_the_address_of_a_compiled_function() -> None:
     assert numba_internals.c_address(SimpleNamespace(), (numba.int64,)) is None
     without_library = SimpleNamespace(overloads={(): SimpleNamespace()})
     assert numba_internals.c_address(without_library, ()) is None
+    assert numba_internals.address(without_library, ()) is None
+    assert numba_internals.address(double, (numba.int64,)) is None  # it returns something
+    assert numba_internals.address(numba.njit(lambda x: None), (numba.int64,)) is not None
 
 
 def test_numba_without_events_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

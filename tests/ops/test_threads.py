@@ -64,6 +64,61 @@ def count(kind, at, first, last):
         found[10] = max(found[10], last - first)
 
 
+@numba.njit(nogil=True)
+def write(first, last, numbers, factor, sizes):
+    """numbers = factor, and sizes = how many sequences its part has."""
+    for b in range(first, last):
+        numbers[b] = factor
+        sizes[b] = last - first
+
+
+@numba.njit(nogil=True)
+def fail(first, last, numbers):
+    """Fail in all parts but the first."""
+    if first > 0:
+        raise ValueError
+    numbers[0] = 1
+
+
+@numba.njit(nogil=True)
+def answer(first, last, numbers):
+    """Return something."""
+    numbers[first:last] = 1
+    return last
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_calls_of_compiled_code_are_shared_without_python(way, dtype, monkeypatch):
+    if way == "openmp":
+        monkeypatch.setattr(threads._openmp, "run", None)
+    numbers, sizes = np.zeros(10, dtype), np.zeros(10, np.int64)
+    threads.share(10, write, 1e9, numbers, 1.5, sizes)
+    assert numbers.tolist() == [1.5] * 10
+    assert sizes.tolist() == [3] * 6 + [4] * 4
+    threads.share(10, write, 1e9, numbers, 2, sizes)  # an argument of another type
+    assert numbers.tolist() == [2.0] * 10
+
+
+@pytest.mark.compiled
+def test_compiled_code_that_fails_in_a_part(way):
+    with pytest.raises(MemoryError if way == "openmp" else ValueError):
+        threads.share(10, fail, 1e9, np.zeros(10))
+
+
+@pytest.mark.compiled
+def test_compiled_code_that_returns_something_is_called_by_python(way):
+    numbers = np.zeros(10)
+    threads.share(10, answer, 1e9, numbers)
+    assert numbers.all()
+
+
+def test_small_calls_are_shared_to_compile_what_that_takes(way):
+    with threads.sharing_everything():
+        assert shared(2, cost=2.0)[0] == [(0, 1), (1, 2)]
+    assert shared(10, cost=100.0)[0] == [(0, 10)]
+
+
 @pytest.mark.compiled
 @pytest.mark.parametrize("kind", [np.float32(0), np.float64(0)], ids=["float32", "float64"])
 @pytest.mark.parametrize(("cost", "largest"), [(0, 10), (short_calls.WORTH_A_WAITING_THREAD, 5), (1e9, 4)])

@@ -138,10 +138,12 @@ class FormalTask:
     def loss(self, model: LanguageModel, epoch: int, step: int) -> Loss:
         """Return the loss of this process's strings in one batch."""
         batch = self.batches[self.order(epoch, step)]
-        mine = batch[self.share.of(len(batch))]
+        mine = batch if self.share.processes == 1 else batch[self.share.of(len(batch))]
         if not len(mine):
             return Loss(torch.zeros((), device=batch.device), 0.0, 0)
-        value = model.cross_entropy(mine, eos=self.eos) * (len(mine) / len(batch))
+        value = model.cross_entropy(mine, eos=self.eos)
+        if len(mine) < len(batch):
+            value = value * (len(mine) / len(batch))
         return Loss(value, value.item() * len(batch), mine.numel() + self.eos * len(mine))
 
     def validate(self, model: LanguageModel) -> Nats:

@@ -19,6 +19,7 @@ from ndstack.nn.fused.registry import FusedLSTM, LSTMRun, LSTMState, find, regis
 from ndstack.ops import fused
 from ndstack.ops.lstm import LSTMWeights
 from ndstack.ops.runtime.autograd import compilable, opaque_in_own_precision, own_precision
+from ndstack.ops.runtime.in_graph import Fresh
 from ndstack.ops.runtime.stack_step import NO_LIMIT
 from ndstack.ops.runtime.tracing import refuse_recording, traceable, untraced
 from ndstack.stacks import Stack, Stratification, StratificationState, Superposition, SuperpositionState
@@ -146,6 +147,12 @@ class SuperpositionLSTM(FusedLSTM[SuperpositionState]):
         )
         return LSTMRun(hidden, readings, (hidden[:, -1], cell), SuperpositionState(readings[:, -1], cells))
 
+    def fresh(self, stack: Stack[SuperpositionState], batch: int, dtype: torch.dtype) -> Fresh | None:
+        """Return how empty stacks of equal sizes are run."""
+        if type(stack) is not Superposition or not stack.even:
+            return None
+        return Fresh(fused.superposition.__name__, (stack.action_size // 3, stack.depth or NO_LIMIT))
+
     def enters_graphs(self, stack: Stack[SuperpositionState]) -> bool:
         """Return whether the stacks have equal sizes."""
         return isinstance(stack, Superposition) and stack.even
@@ -197,6 +204,10 @@ class StratificationLSTM(FusedLSTM[StratificationState]):
         )
         new = StratificationState(readings[:, -1], elements)
         return LSTMRun(hidden, readings, (hidden[:, -1], cell), new)
+
+    def fresh(self, stack: Stack[StratificationState], batch: int, dtype: torch.dtype) -> Fresh | None:
+        """Return how empty stacks are run."""
+        return Fresh(fused.stratification.__name__, ()) if type(stack) is Stratification else None
 
     def enters_graphs(self, stack: Stack[StratificationState]) -> bool:
         """Return True."""

@@ -27,7 +27,12 @@ from ndstack.ops.nondeterministic import (
     warn_of_loss,
 )
 from ndstack.ops.runtime import backends, in_graph
+from ndstack.ops.runtime.addresses import written, zeros
+from ndstack.ops.runtime.in_graph import Fresh
 from ndstack.stacks import Nondeterministic, NondeterministicState, Stack
+
+_PASSES = "ndstack.nn.fused.nondeterministic_in_graph"
+"""Where the passes of the operation are that runs fresh stacks."""
 
 
 @register("lstm", Nondeterministic)
@@ -80,34 +85,38 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
         if chart is None:
             chart = start_chart(stack.setting(), state.batch_size, inputs.shape[1], inputs.dtype)
         dtype = chart.dtype
+        own, first = weights, (*lstm_state, state.reading)
+        if dtype is not inputs.dtype:
+            own = LSTMWeights(*(weight.to(dtype) for weight in weights))
+            first = (lstm_state[0].to(dtype), lstm_state[1].to(dtype), state.reading.to(dtype))
         done = fused.nondeterministic.run(
             inputs.to(dtype),
-            LSTMWeights(*(weight.to(dtype) for weight in weights)),
-            (lstm_state[0].to(dtype), lstm_state[1].to(dtype), state.reading.to(dtype)),
+            own,
+            first,
             None if state.vectors is None else state.vectors.to(dtype),
             chart,
             normalized=stack.normalized,
             by_state=stack.read_states,
             limit=None if state.complete else math.inf,
         )
-        untrusted = state.complete and not done.trusted.all()
-        if untrusted and state.time:
+        trusted = done.trusted if state.complete else None
+        if trusted is not None and state.time:
             run = next_format(dtype, self._run_in_float64, super().run)
             return run(stack, inputs, weights, lstm_state, state)
         after: Chart | None = done.chart
         parts = (done.hidden, done.readings, done.last_cell, done.actions, done.vectors)
         results = tuple(part.to(inputs.dtype) for part in parts[: 4 if stack.vector_size is None else 5])
-        if untrusted:
+        if trusted is not None:
 
             def again(rows: Tensor) -> tuple[Tensor, ...]:
                 first = lstm_state[0][rows], lstm_state[1][rows]
                 return self._again(stack, inputs[rows], weights, first)
 
-            results, after = redo(results, ~done.trusted, again), None
-        hidden, readings, cell, actions, *vectors = results
+            results, after = redo(results, ~trusted, again), None
+        hidden, readings, cell, actions, *rest = results
         new = NondeterministicState(
             readings[:, -1],
-            vectors[0] if vectors else None,
+            rest[0] if rest else None,
             stack.remembered(state, actions, after),
             after,
             state.time + inputs.shape[1],
@@ -132,6 +141,19 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
         chart = run_steps(setting, None, 0, (), past.double()).chart
         return self.run(stack, inputs, weights, lstm_state, dataclasses.replace(state, chart=chart))
 
+    def fresh(self, stack: Stack[NondeterministicState], batch: int, dtype: torch.dtype) -> Fresh | None:
+        """Return how stacks that hold the bottom symbol are run."""
+        if type(stack) is not Nondeterministic or backends.forced() not in ("auto", "cpu"):
+            return None
+        if stack.bottom is None:  # the same as below, in a third of the time
+            shape = (batch, stack.reading_size)
+            reading = zeros(dtype, *shape)
+            written(reading, dtype, *shape)[:, 0] = 1
+            return Fresh(_PASSES, _numbers(stack), (reading,))
+        reading, bottom = stack.first(batch, dtype, "cpu")
+        assert bottom is not None
+        return Fresh(_PASSES, _numbers(stack), (reading, bottom, stack.bottom))
+
     def enters_graphs(self, stack: Stack[NondeterministicState]) -> bool:
         """Return True."""
         return True
@@ -147,7 +169,7 @@ class NondeterministicLSTM(FusedLSTM[NondeterministicState]):
         reading, bottom = stack.first(inputs.shape[0], inputs.dtype, inputs.device)
         first = (reading,) if bottom is None or stack.bottom is None else (reading, bottom, stack.bottom)
         hidden, readings, cell, actions, *vectors = in_graph.call(
-            "ndstack.nn.fused.nondeterministic_in_graph", _numbers(stack), inputs, *weights, *first
+            _PASSES, _numbers(stack), inputs, *weights, *first
         )
         new = NondeterministicState(
             readings[:, -1], vectors[0] if vectors else None, (actions,), None, inputs.shape[1]

@@ -66,7 +66,9 @@ class _FreshRun:
         inputs, stack, kept = given[0], _stack(*numbers), Kept(record)
         batch, steps, gates = inputs.shape
         chart = start_chart(stack.setting(), batch, steps, inputs.dtype)
-        wide = [tensor.to(chart.dtype) for tensor in given]  # charts of a window may be more precise
+        wide = given
+        if chart.dtype is not inputs.dtype:  # charts of a window may be more precise
+            wide = [tensor.to(chart.dtype) for tensor in given]
         nothing = wide[0].new_zeros(batch, gates // 4)
         done = fused.nondeterministic.run(
             wide[0],
@@ -78,10 +80,10 @@ class _FreshRun:
             by_state=stack.read_states,
             kept=kept,
         )
-        if done.trusted.all():
+        if done.trusted is None:
             parts = (done.hidden, done.readings, done.last_cell, done.actions, done.vectors)
             shown = parts if stack.vector_size else parts[:4]
-            return kept, tuple(part.to(inputs.dtype) for part in shown)
+            return kept, shown if wide is given else tuple(part.to(inputs.dtype) for part in shown)
         if not record:
             with torch.no_grad():
                 return kept, _run(stack, given)
@@ -92,15 +94,16 @@ class _FreshRun:
         if isinstance(kept, _Recorded):
             return in_graph.apart(
                 lambda: torch.autograd.grad(
-                    kept.outputs, kept.given, list(grads), retain_graph=True, allow_unused=True
+                    kept.outputs[: len(grads)], kept.given, list(grads), retain_graph=True, allow_unused=True
                 )
             )
         assert isinstance(kept, Kept)
         dtype, wide = grads[0].dtype, kept.saved_tensors[0].dtype
-        received = [grad.to(wide) for grad in grads]
-        every = fused.nondeterministic.gradients(kept, *received, *[None] * (5 - len(grads)))
-        found = [None if grad is None else grad.to(dtype) for grad in every]
-        return (*found, None) if len(grads) == 5 else tuple(found[:6])
+        received = grads if dtype is wide else [grad.to(wide) for grad in grads]
+        found = fused.nondeterministic.gradients(kept, *received, *[None] * (5 - len(grads)))
+        if dtype is not wide:
+            found = tuple(None if grad is None else grad.to(dtype) for grad in found)
+        return (*found, None) if kept.sizes.vector else tuple(found[:6])
 
 
 def _recorded(stack: Nondeterministic, given: Sequence[Tensor]) -> _Recorded:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ndstack.ops.lstm import LSTMWeights, lstm_cell
+from ndstack.ops.runtime.in_graph import Fresh
 from ndstack.stacks import Stack
 from ndstack.stacks.base import AnyStack, StateT
 
@@ -62,6 +63,10 @@ class FusedLSTM(Generic[StateT]):
             hidden.append(lstm_state[0])
             readings.append(state.reading)
         return LSTMRun(torch.stack(hidden, dim=1), torch.stack(readings, dim=1), lstm_state, state)
+
+    def fresh(self, stack: Stack[StateT], batch: int, dtype: torch.dtype) -> Fresh | None:
+        """Return how stacks are run from the start, on a CPU, by an operation of its own; None if by none."""
+        return None
 
     def enters_graphs(self, stack: Stack[StateT]) -> bool:
         """Return whether there is a `run_in_graph`."""

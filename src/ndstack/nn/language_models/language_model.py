@@ -19,12 +19,13 @@ from torch import Tensor
 from ndstack.errors import NdstackError, check_flag
 from ndstack.grammars.grammar import Word
 from ndstack.nn.language_models.adaptive import AdaptiveOutput
-from ndstack.nn.networks import unmodified
+from ndstack.nn.networks import one_hot, unmodified
 from ndstack.nn.networks.backbone import Backbone
 from ndstack.nn.networks.padding import Lengths, check_lengths
 from ndstack.nn.networks.ragged import RaggedState
 from ndstack.nn.networks.state import NetworkState
 from ndstack.ops import cross_entropy
+from ndstack.ops.runtime.torch_internals import first_parameter
 from ndstack.ops.runtime.tracing import Recordable, traceable, untraced
 from ndstack.settings.model import InputKind, OutputKind
 from ndstack.stacks.base import Stack
@@ -96,12 +97,12 @@ class LanguageModel(Recordable, torch.nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         """Of the parameters."""
-        return next(self.output.parameters()).dtype
+        return first_parameter(self.output).dtype
 
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""
-        return next(self.output.parameters()).device
+        return first_parameter(self.output).device
 
     def start(self, batch_size: int) -> NetworkState:
         """Return networks that have read nothing, not even BOS."""
@@ -178,7 +179,7 @@ class LanguageModel(Recordable, torch.nn.Module):
                 model did not know it (chapter 5).
         """
         symbols, lengths = self.encode(words)
-        return -self._surprisals(symbols, lengths, eos)[0].sum(dim=1)
+        return -self._surprisals(symbols, self._targets(symbols, lengths, eos), eos).sum(dim=1)
 
     def cross_entropy(
         self, words: Words, eos: bool = True, per: Literal["string", "symbol"] = "string"
@@ -187,8 +188,11 @@ class LanguageModel(Recordable, torch.nn.Module):
         if per not in ("string", "symbol"):
             raise NdstackError(f"per is {per!r}, expected 'string' or 'symbol'")
         symbols, lengths = self.encode(words)
-        surprisals, predicted = self._surprisals(symbols, lengths, eos)
-        return surprisals.sum() / (surprisals.shape[0] if per == "string" else predicted)
+        targets = self._targets(symbols, lengths, eos)
+        count = targets.shape[0]
+        if per == "symbol":
+            count = targets.numel() if lengths is None else int((targets != IGNORED).sum())
+        return self._surprisals(symbols, targets, eos, count)
 
     def encode(self, words: Words) -> tuple[Tensor, Tensor | None]:
         """Return indices [B, n], and the lengths [B], or None if all strings are equally long.
@@ -226,13 +230,17 @@ class LanguageModel(Recordable, torch.nn.Module):
             shown = " ".join(self.alphabet[:10]) + (" ..." if len(self.alphabet) > 10 else "")
             raise NdstackError(f"the symbol {error.args[0]!r} is not in the alphabet {shown}") from None
 
-    def _check(self, symbols: Tensor) -> None:
-        """Raise an error in one line unless these are indices [B, n] of what can be read."""
+    def _check_shape(self, symbols: Tensor) -> None:
+        """Raise an error in one line unless these are indices, [B, n]."""
         if symbols.dim() != 2 or symbols.dtype != torch.long:
             raise NdstackError(
                 f"symbols of shape {list(symbols.shape)} and {symbols.dtype} given, expected "
                 "[batch, length] and torch.int64"
             )
+
+    def _check(self, symbols: Tensor) -> None:
+        """Raise an error in one line unless these are indices [B, n] of what can be read."""
+        self._check_shape(symbols)
         known = self.boundary + self.bos
         if symbols.device.type == "cpu" and symbols.numel() and not torch.compiler.is_compiling():
             low, high = (int(bound) for bound in symbols.aminmax())
@@ -249,28 +257,34 @@ class LanguageModel(Recordable, torch.nn.Module):
         vectors: Tensor = self.embedding(symbols)
         return vectors
 
-    def _surprisals(self, symbols: Tensor, lengths: Tensor | None, eos: bool) -> tuple[Tensor, int]:
-        """Return -log p of every symbol, [B, n+1] or, without EOS, [B, n], and the number of symbols."""
-        targets = torch.nn.functional.pad(symbols, (0, 1), value=self.boundary)
+    def _targets(self, symbols: Tensor, lengths: Tensor | None, eos: bool) -> Tensor:
+        """Return the symbols to be predicted, [B, n+1] or, without EOS, [B, n]."""
+        self._check_shape(symbols)
+        targets = torch.constant_pad_nd(symbols, (0, 1), self.boundary) if eos else symbols
         if lengths is not None:
             place = torch.arange(targets.shape[1], device=targets.device) - lengths[:, None]
             last = self.boundary if eos else IGNORED
             targets = targets.masked_fill(place == 0, last).masked_fill(place > 0, IGNORED)
-        targets = targets if eos else targets[:, :-1]
-        count = targets.numel() if lengths is None else int((targets != IGNORED).sum())
+        return targets
+
+    def _surprisals(self, symbols: Tensor, targets: Tensor, eos: bool, count: int | None = None) -> Tensor:
+        """Return -log p of every target, [B, n+1] or [B, n]; or the sum of all, divided by a count."""
         layer, known, steps = self.output, self.boundary + eos, targets.shape[1]
         if (
             unmodified.is_linear(layer)
             and not unmodified.hooked(self)
-            and cross_entropy.in_one_operation(layer.weight)
+            and cross_entropy.in_one_operation(layer.weight, targets.numel())
         ):
-            hidden = self.hidden(symbols)[0][:, :steps]
-            return cross_entropy.surprisals(hidden, layer.weight, layer.bias, targets, known), count
+            plain = self.embedding is None and not self.bos and type(self).hidden is LanguageModel.hidden
+            hidden = one_hot.read(self.backbone, symbols) if plain else None
+            hidden = self.hidden(symbols)[0] if hidden is None else hidden
+            hidden = hidden if hidden.shape[1] == steps else hidden[:, :steps]
+            return cross_entropy.surprisals(hidden, layer.weight, layer.bias, targets, known, count)
         logits = self(symbols)[0][:, :steps, :known]
         loss = torch.nn.functional.cross_entropy(
             logits.flatten(0, 1), targets.reshape(-1), reduction="none", ignore_index=IGNORED
         )
-        return loss.view(targets.shape), count
+        return loss.view(targets.shape) if count is None else loss.sum() / count
 
 
 def _after(first: Tensor | None, outputs: Tensor) -> Tensor:

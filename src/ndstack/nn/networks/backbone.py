@@ -12,6 +12,7 @@ from ndstack.errors import NdstackError
 from ndstack.nn.networks.padding import Lengths, check_lengths, padding_mask, without
 from ndstack.nn.networks.ragged import RaggedState, read_groups
 from ndstack.nn.networks.state import NetworkState
+from ndstack.ops.runtime.torch_internals import first_parameter
 from ndstack.ops.runtime.tracing import Recordable
 from ndstack.stacks.state import Device
 
@@ -126,7 +127,7 @@ class Backbone(Recordable, torch.nn.Module, ABC):
 
 def check_dtype(x: Tensor, network: torch.nn.Module) -> None:
     """Raise an error in one line unless x has the dtype of the parameters, or autocast chooses it."""
-    held = next(network.parameters()).dtype
+    held = first_parameter(network).dtype
     if x.dtype != held and held.is_floating_point and not torch.is_autocast_enabled(x.device.type):
         raise NdstackError(
             f"input of {x.dtype} given to a network of {held}; use x.to({held}) or network.to({x.dtype})"

@@ -29,6 +29,7 @@ from ndstack.nn.networks.padding import Lengths, at_ends, check_lengths_in_graph
 from ndstack.nn.networks.ragged import RaggedState, UnreadState, versions_in_graph
 from ndstack.nn.networks.sharding import settled
 from ndstack.nn.networks.state import NetworkState
+from ndstack.ops.runtime.torch_internals import first_parameter
 from ndstack.ops.runtime.tracing import constant, refuse_recording, traceable, untraced
 from ndstack.settings.model import DEFAULTS
 from ndstack.stacks import State
@@ -134,7 +135,7 @@ class Recurrent(Backbone):
         return self._start(check_size("batch_size", batch_size, 0), dtype, device)
 
     def _start(self, batch_size: int, dtype: torch.dtype | None, device: Device) -> RNNState:
-        like = next(self.controller.parameters())
+        like = first_parameter(self.controller)
         dtype, device = dtype or like.dtype, device or like.device
         zeros = (torch.zeros(batch_size, self.hidden_size, dtype=dtype, device=device),) * self.num_layers
         stack = None if self.stack is None else self.stack.start(batch_size, dtype=dtype, device=device)
@@ -274,7 +275,8 @@ class Recurrent(Backbone):
         return not unmodified.hooked(self.stack) and all(map(unmodified.is_linear, layers))
 
     def _untouched(self, controller: torch.nn.Module) -> TypeGuard[torch.nn.RNNBase]:
-        read_size = 0 if self.stack is None else self.stack.reading_size
+        stack = self.stack
+        read_size = 0 if stack is None else stack.reading_size
         sizes = self.hidden_size if self.reading_layers else read_size
         return unmodified.is_recurrent(controller, self.input_size + sizes, self.hidden_size, self.num_layers)
 

@@ -3,8 +3,8 @@
 This module is all that the rest of the package may use of this folder: `superposition.run`,
 `stratification.run` and `nondeterministic.run` for whole sequences; `step_superposition`,
 `step_stratification` and `nondeterministic_step.step` for single steps; `in_graph` for whole sequences in
-graphs of `torch.compile`. `ndstack.nn.fused` says which pairs there are, and when they are used. Importing
-this package compiles nothing and does not import numba.
+graphs of `torch.compile`; `one_hot.run` for whole sequences of symbols. `ndstack.nn.fused` says which pairs
+there are, and when they are used. Importing this package compiles nothing and does not import numba.
 """
 
 from __future__ import annotations
@@ -17,12 +17,19 @@ from ndstack.ops.runtime.lazy import LazyModule
 from ndstack.ops.runtime.stack_step import NO_LIMIT
 
 if TYPE_CHECKING:
-    from ndstack.ops.fused import nondeterministic, nondeterministic_step, stratification, superposition
+    from ndstack.ops.fused import (
+        nondeterministic,
+        nondeterministic_step,
+        one_hot,
+        stratification,
+        superposition,
+    )
     from ndstack.ops.stratification import cpu as _stratification
     from ndstack.ops.superposition import cpu as _superposition
 else:
     nondeterministic = LazyModule("ndstack.ops.fused.nondeterministic")
     nondeterministic_step = LazyModule("ndstack.ops.fused.nondeterministic_step")
+    one_hot = LazyModule("ndstack.ops.fused.one_hot")
     stratification = LazyModule("ndstack.ops.fused.stratification")
     superposition = LazyModule("ndstack.ops.fused.superposition")
     _stratification = LazyModule("ndstack.ops.stratification.cpu")
@@ -32,6 +39,7 @@ __all__ = [
     "in_graph",
     "nondeterministic",
     "nondeterministic_step",
+    "one_hot",
     "step_stratification",
     "step_superposition",
     "stratification",

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ndstack.ops.fused import nondeterministic_loops as loops
+from ndstack.ops.fused import nondeterministic_parts as parts
 from ndstack.ops.fused.nondeterministic_loops import Net, Trace
 from ndstack.ops.lstm.weights import LSTMWeights, weight_gradients
 from ndstack.ops.nondeterministic.chart import Chart
@@ -43,8 +44,8 @@ class Run(NamedTuple):
         last_cell: [B, H].
         actions: [B, n, A], log weights.
         vectors: [B, time + n + 1, m], on all positions of the charts; m may be 0.
-        trusted: [B], which sequences can be trusted.
-        chart: the charts afterwards.
+        trusted: [B], which sequences can be trusted; None if all.
+        chart: the charts afterwards; not to be used if torch does not differentiate the run.
     """
 
     hidden: Tensor
@@ -52,7 +53,7 @@ class Run(NamedTuple):
     last_cell: Tensor
     actions: Tensor
     vectors: Tensor
-    trusted: Tensor
+    trusted: Tensor | None
     chart: Chart
 
 
@@ -91,8 +92,8 @@ def run(
     )
     chart = Chart(store, chart.lost.clone(memory_format=torch.contiguous_format), chart.time, chart.links)
     call = _Call(chart, normalized, by_state, LIMITS[inputs.dtype] if limit is None else limit)
-    given = (inputs, *weights, *first, vectors, *chart.links)
-    found = _apply(call, *given) if kept is None else _Run.forward(kept, call, *given)
+    given = (inputs, *weights, *first, vectors)
+    found = _apply(call, *given, *chart.links) if kept is None else _Run.forward(kept, call, *given)
     hidden, readings, cell, actions, vectors, *links = found
     time = chart.time + inputs.shape[1]
     store.filled.reached(time)
@@ -119,7 +120,7 @@ class _Call:
     normalized: bool
     by_state: bool
     limit: float
-    trusted: Tensor = dataclasses.field(default_factory=lambda: torch.empty(0))
+    trusted: Tensor | None = None
 
 
 class _Sizes(NamedTuple):
@@ -166,7 +167,7 @@ class _Run(Operation):
         sizes = _Sizes.of(call, first[0].shape[1], vectors.shape[2], steps)
         dtype, batch = call.chart.dtype, sizes.batch
         trace, arrays = fresh(dtype, sizes.trace())
-        _, _, cells, hidden, readings, actions, all_vectors = trace
+        _, _, _, hidden, readings, actions, all_vectors = trace
         if sizes.vector:
             all_vectors[:, : start + 1] = vectors
         net = Net(*weights.arrays(dtype, sizes.units, sizes.reading, sizes.actions + sizes.vector))
@@ -175,17 +176,18 @@ class _Run(Operation):
         begin = _arrays(dtype, first, sizes.first())
         ok, seen = np.zeros(batch, np.bool_), Trace(*arrays)
         if any(ctx.needs_input_grad):
-            beside.expect_backward(loops.__name__, past.chart.dtype.name)
+            name = "float32" if dtype is torch.float32 else "float64"
+            beside.expect_backward(parts.__name__, name, loops.__name__)
         share(
             batch, loops.forward, at.cost(start, steps) * batch, shape, past, start, net, given, begin,
             call.normalized, call.by_state, seen, ok, call.limit,
         )  # fmt: skip
-        call.trusted = torch.from_numpy(ok)
+        call.trusted = torch.from_numpy(ok) if 0 in ok.tobytes() else None
         ctx.call, ctx.sizes, ctx.arrays = call, sizes, (shape, past, net, begin, seen)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*weights[:3], *first, *trace)
         links = tuple(link.view_as(link) for link in tensors[8:])
-        return hidden, readings, cells[:, -1].clone(), actions, all_vectors, *links
+        return hidden, readings, torch.from_numpy(seen.cells[:, -1].copy()), actions, all_vectors, *links
 
     @staticmethod
     @in_own_precision
@@ -218,16 +220,13 @@ class _Run(Operation):
         shape, past, net, begin, seen = ctx.arrays  # of memory that is saved, so nobody has changed it
         arrays, choice = _arrays(dtype, given, asked), (call.normalized, call.by_state)
 
-        def work(lo: int, hi: int) -> None:
-            sums = passed or [empty(dtype, 1, size) for size in rooms]
-            adjoint = Adjoint(*(written(t, dtype, len(t), n) for t, n in zip(sums, rooms, strict=True)))
-            loops.backward(
-                shape, past, adjoint, passed is not None, older, lo, hi, start, net,
-                begin, *choice, seen, arrays, tuple(into),
-            )  # fmt: skip
-
-        beside.wait_for_backward(loops.__name__)
-        share(batch, work, 2 * at.cost(start, steps) * batch)
+        sums = [empty(dtype, 0, size) for size in rooms] if passed is None else passed
+        adjoint = Adjoint(*(written(one, dtype, len(one), n) for one, n in zip(sums, rooms, strict=True)))
+        beside.wait_for_backward(parts.__name__)
+        share(
+            batch, parts.backward, 2 * at.cost(start, steps) * batch, shape, past, adjoint,
+            passed is not None, older, start, net, begin, *choice, seen, arrays, tuple(into),
+        )  # fmt: skip
         grad_gates, grad_controls, *grad_first, grad_vectors = out
         by_weights = weight_gradients(grad_gates, grad_controls, before, hidden)
         by_links = passed if older and passed is not None else (None, None)

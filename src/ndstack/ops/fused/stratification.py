@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ndstack.ops.fused import stratification_loops as compiled
 from ndstack.ops.lstm.weights import LSTMWeights, weight_gradients
-from ndstack.ops.runtime.addresses import array, empty, written, zeros
+from ndstack.ops.runtime.addresses import array, array_or_zeros, empty, written, zeros
 from ndstack.ops.runtime.autograd import (
     Context,
     Gradients,
@@ -75,6 +75,7 @@ class _Run(Operation):
             *own[:3], memory, before,
             gates, memories, all_hidden, weights, vectors, parents, kept, befores,
         )  # fmt: skip
+        ctx.set_materialize_grads(False)
         ctx.layers = layers[:2]
         return all_hidden, readings, memories[:, -1].clone(), final, vectors
 
@@ -82,11 +83,11 @@ class _Run(Operation):
     @in_own_precision
     def backward(
         ctx: Context,
-        grad_hidden: Tensor,
-        grad_readings: Tensor,
-        grad_memory: Tensor,
-        grad_final: Tensor,
-        grad_given_back: Tensor,
+        grad_hidden: Tensor | None,
+        grad_readings: Tensor | None = None,
+        grad_memory: Tensor | None = None,
+        grad_final: Tensor | None = None,
+        grad_given_back: Tensor | None = None,
     ) -> Gradients:
         refuse_second_derivatives()
         (
@@ -98,15 +99,17 @@ class _Run(Operation):
         begun = ((batch, units), (batch, units), (batch, m), (batch, start))
         grads = [empty(dtype, *shape) for shape in begun]
         grad_vectors = zeros(dtype, batch, total, m)
-        grad_vectors += grad_given_back
+        if grad_given_back is not None:
+            grad_vectors += grad_given_back
         share(
             batch, compiled.backward, batch * 2 * n * gates.shape[2] * 2 * units,
             *ctx.layers,  # of weights that are saved, so nobody has changed them
             array(memory, dtype, batch, units), array(gates, *each, 4 * units),
             array(memories, *each, units), array(weights, *each, 2), array(vectors, dtype, batch, total, m),
             array(parents, torch.int32, batch, total), array(kept, dtype, batch, total),
-            array(befores, *each), array(grad_hidden, *each, units), array(grad_readings, *each, m),
-            array(grad_memory, dtype, batch, units), array(grad_final, dtype, batch, total),
+            array(befores, *each), array_or_zeros(grad_hidden, *each, units),
+            array_or_zeros(grad_readings, *each, m), array_or_zeros(grad_memory, dtype, batch, units),
+            array_or_zeros(grad_final, dtype, batch, total),
             written(grad_gates, *each, 4 * units), written(grad_controls, *each, 2 + m),
             *(written(grad, dtype, *shape) for grad, shape in zip(grads, begun, strict=True)),
             written(grad_vectors, dtype, batch, total, m),

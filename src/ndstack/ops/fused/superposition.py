@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ndstack.ops.fused import superposition_loops as compiled
 from ndstack.ops.lstm.weights import LSTMWeights, weight_gradients
-from ndstack.ops.runtime.addresses import array, empty, written
+from ndstack.ops.runtime.addresses import array, array_or_zeros, empty, written
 from ndstack.ops.runtime.autograd import (
     Context,
     Gradients,
@@ -83,6 +83,7 @@ class _Run(Operation):
         ctx.save_for_backward(
             *own[:3], memory, before, gates, memories, all_hidden, weights, vectors, saved,
         )  # fmt: skip
+        ctx.set_materialize_grads(False)
         ctx.settings, ctx.end, ctx.layers = (start, depth, stride), end, layers[:2]
         return all_hidden, readings, memories[:, -1].clone(), final.view(batch, stacks, end, m)
 
@@ -90,10 +91,10 @@ class _Run(Operation):
     @in_own_precision
     def backward(
         ctx: Context,
-        grad_hidden: Tensor,
-        grad_readings: Tensor,
-        grad_memory: Tensor,
-        grad_final: Tensor,
+        grad_hidden: Tensor | None,
+        grad_readings: Tensor | None = None,
+        grad_memory: Tensor | None = None,
+        grad_final: Tensor | None = None,
     ) -> Gradients:
         refuse_second_derivatives()
         memory, before, gates, memories, hidden, weights, vectors, saved = ctx.saved_tensors[3:]
@@ -109,9 +110,9 @@ class _Run(Operation):
             array(memory, dtype, batch, units), *ctx.settings,
             array(gates, *each, 4 * units), array(memories, *each, units),
             array(weights, *each, stacks, 3), array(vectors, *each, size),
-            array(saved, dtype, *saved.shape), array(grad_hidden, *each, units),
-            array(grad_readings, *each, size), array(grad_memory, dtype, batch, units),
-            array(grad_final, dtype, batch, stacks, end, m).reshape(batch, stacks, end * m),
+            array(saved, dtype, *saved.shape), array_or_zeros(grad_hidden, *each, units),
+            array_or_zeros(grad_readings, *each, size), array_or_zeros(grad_memory, dtype, batch, units),
+            array_or_zeros(grad_final, dtype, batch, stacks, end, m).reshape(batch, stacks, end * m),
             written(grad_gates, *each, 4 * units), written(grad_controls, *each, (3 + m) * stacks),
             *(written(grad, dtype, *shape) for grad, shape in zip(grads, begun, strict=True)),
         )  # fmt: skip

@@ -76,7 +76,7 @@ def _products(
     grad_gates: Tensor, grad_controls: Tensor, before: Tensor, hidden: Tensor, reading_size: int
 ) -> LSTMWeights:
     """The sums over N steps: of shapes [N, 4H], [N, C], [N, R + H] and [N, H]."""
-    by_controls, both = grad_controls.t(), grad_gates.t() @ before
+    by_controls, both = grad_controls.t(), (before.t() @ grad_gates).t()  # a third faster than turned
     return LSTMWeights(
         both[:, :reading_size], both[:, reading_size:], by_controls @ hidden, by_controls.sum(1)
     )

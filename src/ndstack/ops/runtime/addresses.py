@@ -37,6 +37,7 @@ GUARD = os.environ.get("NDSTACK_GUARD", "") not in ("", "0")
 """Whether buffers lie between guard bytes; this is slow, and meant for finding faults."""
 
 _ALIGNMENT = 64  # the widest vector registers
+_SMALL = 4096  # numbers that are zeroed at once, which takes less time than to ask for zeros
 _ZONE = 256  # guard bytes on each side
 _PATTERN = 0xFF  # a nan in every format
 _NUMPY = {
@@ -97,6 +98,11 @@ def array(tensor: Tensor, dtype: torch.dtype, *shape: int) -> Array:
     if GUARD:
         inspect()
     return _numbers(tensor if tensor.is_contiguous() else tensor.contiguous())
+
+
+def array_or_zeros(tensor: Tensor | None, dtype: torch.dtype, *shape: int) -> Array:
+    """Return what `array` does; zeros for None."""
+    return array(zeros(dtype, *shape) if tensor is None else tensor, dtype, *shape)
 
 
 def written(tensor: Tensor, dtype: torch.dtype, *shape: int) -> Array:
@@ -175,8 +181,11 @@ def zeros(dtype: torch.dtype, *shape: int) -> Tensor:
     if GUARD:
         return _guarded(dtype, shape, 0)
     kind, size = _NUMPY[dtype], math.prod(shape)
+    if size <= _SMALL:
+        return _LIKE[dtype].new_zeros(shape)
     flat: Array = np.zeros(size + _ALIGNMENT // np.dtype(kind).itemsize, kind)
-    first = -flat.ctypes.data % _ALIGNMENT // flat.itemsize
+    place: int = flat.__array_interface__["data"][0]  # `flat.ctypes` takes longer than the rest
+    first = -place % _ALIGNMENT // flat.itemsize
     return torch.from_numpy(flat[first : first + size].reshape(shape))
 
 

@@ -17,7 +17,7 @@ import functools
 import importlib
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -61,19 +61,38 @@ class Passes(Protocol):
         ...
 
     def backward(self, kept: object, grads: Sequence[Tensor]) -> Gradients:
-        """Return the derivatives with respect to all that was given."""
+        """Return the derivatives with respect to all that was given.
+
+        Args:
+            kept: what the forward pass returned.
+            grads: with respect to the outputs; those of the last ones may be missing, if they are zeros.
+        """
         ...
 
 
+class Fresh(NamedTuple):
+    """Fresh stacks that a controller drives: the operation, and what it is told of them.
+
+    Attributes:
+        name: of the module of the operation.
+        numbers: see `Passes.forward`.
+        first: what it is given besides inputs and weights.
+    """
+
+    name: str
+    numbers: tuple[int, ...]
+    first: tuple[Tensor, ...] = ()
+
+
 @functools.cache
-def _passes(module: str) -> Passes:
+def find_passes(module: str) -> Passes:
     """Return the passes of an operation, which its module calls `passes`."""
     found: Passes = importlib.import_module(module).passes
     return found
 
 
 def _forward(name: str, numbers: list[int], given: list[Tensor], record: bool) -> list[Tensor]:
-    kept, outputs = _passes(name).forward(record, numbers, given)
+    kept, outputs = find_passes(name).forward(record, numbers, given)
     ticket = given[0].new_empty(0)
     if record:
         setattr(ticket, _KEPT, kept)
@@ -81,7 +100,7 @@ def _forward(name: str, numbers: list[int], given: list[Tensor], record: bool) -
 
 
 def _fake_forward(name: str, numbers: list[int], given: list[Tensor], record: bool) -> list[Tensor]:
-    shapes = (*_passes(name).shapes(numbers, given), (0,))
+    shapes = (*find_passes(name).shapes(numbers, given), (0,))
     return [given[0].new_empty(shape) for shape in shapes]
 
 
@@ -93,7 +112,7 @@ def _backward(
     shown: list[Tensor],
     grads: list[Tensor],
 ) -> list[Tensor]:
-    passes = _passes(name)
+    passes = find_passes(name)
     kept = getattr(ticket, _KEPT, None)
     if kept is None:
         kept, _ = passes.forward(True, numbers, given)

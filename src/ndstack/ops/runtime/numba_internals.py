@@ -102,6 +102,23 @@ def c_address(dispatcher: Any, given: tuple[object, ...]) -> int | None:
     return place or None
 
 
+def address(dispatcher: Any, given: tuple[object, ...]) -> int | None:
+    """Return the address of a compiled function that returns nothing, for other code of numba.
+
+    It is compiled if it has not been yet. Fallback: None, and only Python can call it.
+    """
+    try:
+        if given not in dispatcher.overloads:
+            dispatcher.compile(given)
+        made = dispatcher.overloads[given]
+        if str(made.signature.return_type) != "none":
+            return None
+        place: int = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+    except AttributeError:
+        return None
+    return place or None
+
+
 def cache_folder(dispatcher: object) -> str | None:
     """Return the folder in which numba keeps the code of a function; None if it is not known."""
     folder: object = getattr(getattr(dispatcher, "_cache", None), "cache_path", None)

@@ -10,15 +10,19 @@ that torch has loaded. Where there is none, and in a forked process, ordinary th
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
 
 from ndstack.errors import NdstackError
+from ndstack.ops.runtime.lazy import LazyModule
+
+shared_calls = LazyModule("ndstack.ops.runtime.shared_calls")
 
 __all__ = ["get_num_threads", "set_num_threads"]
 
@@ -56,6 +60,8 @@ class OpenMP:
         names = self._library.omp_get_thread_num, self._library.omp_get_num_threads
         self.questions = [ctypes.cast(name, ctypes.c_void_p).value or 0 for name in names]
         """The addresses of the functions that tell the number of a thread, and of all threads."""
+        self.parallel = ctypes.cast(self._library.GOMP_parallel, ctypes.c_void_p).value or 0
+        """The address of the function that has all threads call another one."""
 
     def run(self, parts: int, work: Callable[[int], None]) -> None:
         """Call work(part) for each part, at the same time as far as there are threads."""
@@ -114,6 +120,17 @@ def get_num_threads() -> int:
     return torch.get_num_threads() if _wanted is None else _wanted
 
 
+@contextlib.contextmanager
+def sharing_everything() -> Iterator[None]:
+    """Return a context in which small calls are shared, too, so that everything is compiled that it takes."""
+    global WORTH_A_THREAD
+    before, WORTH_A_THREAD = WORTH_A_THREAD, 1
+    try:
+        yield
+    finally:
+        WORTH_A_THREAD = before
+
+
 def share(batch: int, work: Callable[..., None], cost: float = 1e9, *arguments: object) -> None:
     """Call work(first, last, *arguments) on parts of range(batch), at the same time on several threads.
 
@@ -134,7 +151,9 @@ def share(batch: int, work: Callable[..., None], cost: float = 1e9, *arguments: 
         work(bounds[part], bounds[part + 1], *arguments)
 
     if _openmp is not None:
-        _openmp.run(parts, some)
+        compiled = hasattr(work, "overloads")
+        if not compiled or not shared_calls.call(_openmp, work, batch, parts, arguments):
+            _openmp.run(parts, some)
         return
     others = [_threads(parts - 1).submit(some, part) for part in range(1, parts)]
     some(0)

@@ -14,6 +14,7 @@ import torch
 _current_task: Callable[[], int] | None = getattr(torch._C, "_current_graph_task_id", None)
 _transforms: Callable[[], bool] | None = getattr(torch._C, "_are_functorch_transforms_active", None)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_GLOBAL_HOOKS = tuple(f"_global{name}" for name in _HOOKS)
 
 
 def backward_pass() -> int:
@@ -49,13 +50,26 @@ def has_hooks(module: torch.nn.Module) -> bool:
 
     Fallback: True, so that the module is called and nothing that it does is left out.
     """
-    everywhere = torch.nn.modules.module
+    own, everywhere = module.__dict__, torch.nn.modules.module.__dict__
     try:
         if module._compiled_call_impl is not None:  # by `module.compile()`
             return True
-        return any(getattr(module, name) or getattr(everywhere, f"_global{name}") for name in _HOOKS)
-    except AttributeError:
+        return any(map(own.__getitem__, _HOOKS)) or any(map(everywhere.__getitem__, _GLOBAL_HOOKS))
+    except (AttributeError, KeyError):
         return True
+
+
+def first_parameter(module: torch.nn.Module) -> torch.nn.Parameter:
+    """Return the first parameter of a module that has one.
+
+    `next(module.parameters())` goes through all modules inside it first, which takes longer than a small
+    operation. It is the fallback.
+    """
+    own: dict[str, torch.nn.Parameter | None] = getattr(module, "_parameters", {})
+    for parameter in own.values():
+        if parameter is not None:
+            return parameter
+    return next(module.parameters())
 
 
 def traced_alone(module: torch.nn.Module) -> bool:
