@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ndstack.nn import StackRNN
-from ndstack.ops.fused import nondeterministic_parts
+from ndstack.ops.fused import nondeterministic_loops
 from ndstack.processes import cores
 from ndstack.stacks import Nondeterministic
 
@@ -73,7 +73,7 @@ def test_the_other_process_does_not_import_torch():
     program = (
         "import importlib, sys; from ndstack.ops.runtime import beside; "
         "sys.meta_path.insert(0, beside.BarePackages); "
-        f"importlib.import_module({nondeterministic_parts.__name__!r}); sys.exit('torch' in sys.modules)"
+        f"importlib.import_module({nondeterministic_loops.__name__!r}); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
@@ -89,9 +89,9 @@ def test_without_derivatives_no_process_is_started(tmp_path):
 def test_the_example_has_the_types_of_a_training_step(dtype):
     network = StackRNN(2, 3, Nondeterministic(2, 2)).to(dtype)
     network(torch.zeros(2, 3, 2, dtype=dtype))[0].sum().backward()
-    example = nondeterministic_parts.example_of_backward(str(dtype).removeprefix("torch."))
+    example = nondeterministic_loops.example_of_backward(str(dtype).removeprefix("torch."))
     types = tuple(numba.typeof(argument) for argument in example)
-    backward = vars(nondeterministic_parts)["backward"]
+    backward = vars(nondeterministic_loops)["backward"]
     known = {tuple(str(kind) for kind in one) for one in backward.signatures}
     assert tuple(map(str, types)) in known
     assert len(known) <= 2

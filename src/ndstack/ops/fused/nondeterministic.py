@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from ndstack.ops.fused import nondeterministic_loops as loops
-from ndstack.ops.fused import nondeterministic_parts as parts
 from ndstack.ops.fused.nondeterministic_loops import Net, Trace
 from ndstack.ops.lstm.weights import LSTMWeights, weight_gradients
 from ndstack.ops.nondeterministic.chart import Chart
@@ -177,7 +176,7 @@ class _Run(Operation):
         ok, seen = np.zeros(batch, np.bool_), Trace(*arrays)
         if any(ctx.needs_input_grad):
             name = "float32" if dtype is torch.float32 else "float64"
-            beside.expect_backward(parts.__name__, name, loops.__name__)
+            beside.expect_backward(loops.__name__, name)
         share(
             batch, loops.forward, at.cost(start, steps) * batch, shape, past, start, net, given, begin,
             call.normalized, call.by_state, seen, ok, call.limit,
@@ -219,12 +218,11 @@ class _Run(Operation):
         out, into = fresh(dtype, shapes)
         shape, past, net, begin, seen = ctx.arrays  # of memory that is saved, so nobody has changed it
         arrays, choice = _arrays(dtype, given, asked), (call.normalized, call.by_state)
-
         sums = [empty(dtype, 0, size) for size in rooms] if passed is None else passed
         adjoint = Adjoint(*(written(one, dtype, len(one), n) for one, n in zip(sums, rooms, strict=True)))
-        beside.wait_for_backward(parts.__name__)
+        beside.wait_for_backward(loops.__name__)
         share(
-            batch, parts.backward, 2 * at.cost(start, steps) * batch, shape, past, adjoint,
+            batch, loops.backward, 2 * at.cost(start, steps) * batch, shape, past, adjoint,
             passed is not None, older, start, net, begin, *choice, seen, arrays, tuple(into),
         )  # fmt: skip
         grad_gates, grad_controls, *grad_first, grad_vectors = out

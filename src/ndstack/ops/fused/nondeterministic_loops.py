@@ -217,13 +217,13 @@ def has_nonfinite_gradient(given, adjoint, carried, b):
 
 @entry
 def backward(
+    lo,
+    hi,
     shape,
     past,
     adjoint,
     carried,
     older,
-    lo,
-    hi,
     start,
     net,
     first,
@@ -236,7 +236,7 @@ def backward(
     """The derivatives of `forward`, for sequences that it could be trusted with.
 
     Args:
-        adjoint: for a batch; rows lo .. hi - 1 are used if it is carried, else row 0.
+        adjoint: for a batch, if it is carried; otherwise only its sizes count.
         carried: whether it holds what later calls say about the charts of this one.
         older: whether it is to hold the derivatives of the charts of time `start` afterwards; it is carried.
         net: the weights, as there; the bias does not count.
@@ -249,7 +249,10 @@ def backward(
     work = make_work(shape, times, past.chart)
     rows = make_rows(shape, times, trace.vectors.shape[2], past.chart)
     later = make_later(shape, start, times - 1, older, past.chart)
-    galpha = np.zeros(shape.states * shape.symbols)
+    chart, alpha, galpha = adjoint.chart, adjoint.alpha, np.zeros(shape.states * shape.symbols)
+    if not carried:
+        chart, alpha = np.empty((1, chart.shape[1]), chart.dtype), np.empty((1, alpha.shape[1]), alpha.dtype)
+    adjoint = Adjoint(chart, alpha)
     room = work, rows, later, galpha, np.zeros((0, 0), past.chart.dtype), carried
     for b in range(lo, hi):
         if past.lost[b, 0] == math.inf:
@@ -340,4 +343,4 @@ def example_of_backward(dtype: str) -> tuple[object, ...]:
     past = Past(*arrays(2), *arrays(3, 3, 4, 3, 2, kind="float64"))
     adjoint, net, trace = Adjoint(*arrays(2, 2)), Net(*arrays(2, 2, 1)), Trace(*arrays(*[3] * 7))
     given, out = arrays(3, 3, 2, 3, 3), arrays(3, 3, 2, 2, 2, 3)
-    return shape, past, adjoint, False, False, 0, 0, 0, net, arrays(2, 2, 2), False, True, trace, given, out
+    return 0, 0, shape, past, adjoint, False, False, 0, net, arrays(2, 2, 2), False, True, trace, given, out

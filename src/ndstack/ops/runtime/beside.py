@@ -26,22 +26,20 @@ import numba
 from ndstack.ops.runtime import compile_messages, numba_internals
 from ndstack.processes import cores, tied_children
 
-_wanted: dict[str, tuple[str, str]] = {}
-"""By the module of a forward pass, what will be needed if it has to be compiled: the module of the backward
-pass, and the dtype."""
+_wanted: dict[str, str] = {}
+"""Modules whose backward pass will be needed if their forward pass has to be compiled, and the dtype."""
 _processes: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
 """What is being compiled, by module and dtype."""
 
 
-def expect_backward(module: str, dtype: str, forward: str | None = None) -> None:
-    """Compile `backward` of this module beside `forward` of the same or another one, if that is to come."""
-    _wanted[forward or module] = module, dtype
+def expect_backward(module: str, dtype: str) -> None:
+    """Compile `backward` of this module beside `forward`, if `forward` is about to be compiled."""
+    _wanted[module] = dtype
 
 
 def wait_for_backward(module: str) -> None:
     """Wait until `backward` of this module is in the cache, if another process is compiling it."""
-    for forward in [forward for forward, (name, _) in _wanted.items() if name == module]:
-        _wanted.pop(forward, None)
+    _wanted.pop(module, None)
     for key in [key for key in _processes if key[0] == module]:
         _processes.pop(key).wait()
 
@@ -49,16 +47,15 @@ def wait_for_backward(module: str) -> None:
 def _started(dispatcher: object) -> None:
     """A function is being compiled in this process."""
     function = getattr(dispatcher, "py_func", None)
-    wanted = _wanted.pop(getattr(function, "__module__", ""), None)
+    module, name = getattr(function, "__module__", ""), getattr(function, "__name__", "")
+    dtype = _wanted.pop(module, None)
     kept = numba_internals.cache_folder(dispatcher) is not None
-    forward = getattr(function, "__name__", "") == "forward"
-    if wanted is None or not forward or not kept or cores() < 2 or wanted in _processes:
+    if dtype is None or name != "forward" or not kept or cores() < 2 or (module, dtype) in _processes:
         return
-    module, dtype = wanted
     command = [sys.executable, "-m", "ndstack.ops.runtime.beside", module, dtype]
     null = subprocess.DEVNULL
     with contextlib.suppress(OSError), tied_children():  # without it, this process compiles both
-        _processes[wanted] = subprocess.Popen(command, stdin=null, stdout=null, stderr=null)
+        _processes[module, dtype] = subprocess.Popen(command, stdin=null, stdout=null, stderr=null)
 
 
 class BarePackages:
