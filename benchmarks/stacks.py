@@ -40,15 +40,23 @@ Row = dict[str, Any]
 
 
 def best_of(work: Callable[[], object], repeats: int, *, warm: bool = True) -> float:
-    """The shortest time of several, in seconds, after one that does not count."""
+    """The shortest time of several, in seconds, after one that does not count.
+
+    They follow each other as the steps of a training loop do. Garbage is collected before them, not between
+    them, since the collector walks through all objects of the process and leaves the caches cold.
+    """
     if warm:
         work()
     times = []
-    for _ in range(repeats):
-        gc.collect()
-        begin = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begin)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(repeats):
+            begin = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - begin)
+    finally:
+        gc.enable()
     return min(times)
 
 
