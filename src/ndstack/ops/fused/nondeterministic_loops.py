@@ -24,6 +24,7 @@ from ndstack.ops.nondeterministic.cpu.backward import (
     backward_step,
     clear_columns,
     gather,
+    make_adjoint,
     make_later,
 )
 from ndstack.ops.nondeterministic.cpu.forward import (
@@ -249,10 +250,9 @@ def backward(
     work = make_work(shape, times, past.chart)
     rows = make_rows(shape, times, trace.vectors.shape[2], past.chart)
     later = make_later(shape, start, times - 1, older, past.chart)
-    chart, alpha, galpha = adjoint.chart, adjoint.alpha, np.zeros(shape.states * shape.symbols)
+    galpha = np.zeros(shape.states * shape.symbols)
     if not carried:
-        chart, alpha = np.empty((1, chart.shape[1]), chart.dtype), np.empty((1, alpha.shape[1]), alpha.dtype)
-    adjoint = Adjoint(chart, alpha)
+        adjoint = make_adjoint(adjoint)
     room = work, rows, later, galpha, np.zeros((0, 0), past.chart.dtype), carried
     for b in range(lo, hi):
         if past.lost[b, 0] == math.inf:

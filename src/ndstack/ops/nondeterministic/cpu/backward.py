@@ -62,6 +62,16 @@ class Adjoint(NamedTuple):
     alpha: np.ndarray
 
 
+@maker
+def make_adjoint(like):
+    """An `Adjoint` of the same sizes for one sequence, not initialised; columns begin at cache lines."""
+    size, line = like.chart.shape[1], 64 // like.chart.itemsize
+    flat = np.empty(size + line, like.chart.dtype)
+    first = -flat.ctypes.data % 64 // flat.itemsize  # numba's own arrays begin anywhere
+    chart = flat[first : first + size].reshape((1, size))
+    return Adjoint(chart, np.empty((1, like.alpha.shape[1]), like.alpha.dtype))
+
+
 class Later(NamedTuple):
     """What steps t+1 .. of the same call have computed, for `gather`.
 
@@ -93,10 +103,7 @@ def _users(shape, k, end):
 
 @kernel
 def use_of(shape, later, t, k):
-    """Where in `later.used` step t has left what it says about k.
-
-    The rows of successive steps are so far apart that this is linear in t for a given k, with a window, too.
-    """
+    """Where in `later.used` step t has left what it says about k: linear in t, with a window, too."""
     K = shape.states * shape.symbols
     pitch = later.back.shape[0] + (K if shape.band > 0 else 0)
     return (t - later.begin - 1) * pitch + (k - first_of(shape, t)) * K
@@ -151,10 +158,8 @@ def clear_columns(shape, adjoint, later, t):
 def gather(shape, adjoint, later, t, work):
     """Add to G_t all that steps t+1, t+2, ... of the call say about it."""
     Q, S = shape.states, shape.symbols
-    K = Q * S
-    G = adjoint.chart
-    step = 2 * lanes(G)
-    length = (t - first_of(shape, t)) * K
+    K, G = Q * S, adjoint.chart
+    step, length = 2 * lanes(G), (t - first_of(shape, t)) * K
     shift = K if shape.band > 0 else 0
     tiles = (length + step - 1) // step
     room = later.back.shape[0] // Q
@@ -181,7 +186,10 @@ def gather(shape, adjoint, later, t, work):
 
 @kernel
 def _gather_uses(shape, adjoint, later, t, work):
-    """G_t[. | (u, y)] += sum_r E_b A[r; t, u, y] G_s[. | (r, y)] of all later steps s that were not ahead."""
+    """G_t[. | (u, y)] += sum_{s, r} E_b A[r; t, u, y] G_s[. | (r, y)], over later steps s.
+
+    If step t + 1 was ahead, only s = t + 2 is left; if step t is, G_{t-1} is added to as well.
+    """
     Q, S = shape.states, shape.symbols
     K, G, places = Q * S, adjoint.chart, work.places
     step, length = 2 * lanes(G), (t - first_of(shape, t)) * K
