@@ -19,9 +19,13 @@ def lanes(array):
 
 
 def load(array, place, count=1):
-    size = count * lanes(array)
+    size = int(count * lanes(array))
     assert 0 <= place <= array.size - size
     return array[place : place + size].copy()
+
+
+def load_half(array, place):
+    return load(array, place, 0.5)
 
 
 def load2(array, place):
@@ -38,7 +42,11 @@ def store(array, place, vector):
 
 
 def spread(array, place, count=1):
-    return np.full(count * lanes(array), array[place])
+    return np.full(int(count * lanes(array)), array[place])
+
+
+def spread_half(array, place):
+    return spread(array, place, 0.5)
 
 
 def spread2(array, place):
@@ -51,6 +59,10 @@ def spread4(array, place):
 
 def zeros(array):
     return np.zeros(lanes(array), array.dtype)
+
+
+def zeros_half(array):
+    return np.zeros(lanes(array) // 2, array.dtype)
 
 
 def fma(left, right, total):

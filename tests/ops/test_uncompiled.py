@@ -39,6 +39,32 @@ def eight_sums(module):
     return calculate
 
 
+def other_lengths(module):
+    def calculate(numbers, out):
+        width = module.lanes(numbers)
+        half = module.fma(
+            module.load_half(numbers, 1), module.spread_half(numbers, 2), module.zeros_half(numbers)
+        )
+        module.store(out, 1, half)
+        place = 1 + width // 2
+        module.store(out, place, module.plus(module.load2(numbers, 1), module.spread2(numbers, 3)))
+        place += 2 * width
+        module.store(out, place, module.plus(module.load4(numbers, 1), module.spread4(numbers, 4)))
+
+    return calculate
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_vectors_of_other_lengths(dtype, monkeypatch):
+    monkeypatch.setattr(uncompiled, "BYTES", simd.BYTES)
+    numbers = np.random.default_rng(2).normal(size=70).astype(dtype)
+    found, expected = np.zeros(120, dtype), np.zeros(120, dtype)
+    numba.njit(other_lengths(simd))(numbers, found)
+    other_lengths(uncompiled)(numbers, expected)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=4 * np.finfo(dtype).eps)
+    assert np.count_nonzero(found) == 13 * (simd.BYTES // found.itemsize) // 2
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_vectors(dtype, monkeypatch):
     monkeypatch.setattr(uncompiled, "BYTES", simd.BYTES)

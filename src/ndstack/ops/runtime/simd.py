@@ -82,9 +82,9 @@ def intrinsic(function: Callable[..., Typed]) -> Compiled:
 
 
 class Vector(types.Type):
-    """The numba type of a vector of float32 or float64, as long as one vector of the machine or several."""
+    """The numba type of a vector of float32 or float64: of BYTES bytes, half, two or four times as many."""
 
-    def __init__(self, dtype: types.Type, count: int = 1) -> None:
+    def __init__(self, dtype: types.Type, count: float = 1) -> None:
         assert isinstance(dtype, types.Float)
         self.dtype, self.count = dtype, count
         super().__init__(name=f"Vector({dtype}, {count})")
@@ -120,7 +120,7 @@ def _declare(
     return known if known is not None else ir.Function(builder.module, signature, full)
 
 
-def _load(array: types.Array, count: int) -> Typed:
+def _load(array: types.Array, count: float) -> Typed:
     kind = Vector(array.dtype, count)
 
     def emit(
@@ -139,6 +139,13 @@ def load(typingctx: object, array: types.Array, place: types.Integer) -> Typed:
     """Return the vector that starts at array[place]; the array is one-dimensional and contiguous."""
 
     return _load(array, 1)
+
+
+@intrinsic
+def load_half(typingctx: object, array: types.Array, place: types.Integer) -> Typed:
+    """Return half a vector, which is one register with AVX2."""
+
+    return _load(array, 0.5)
 
 
 @intrinsic
@@ -170,7 +177,7 @@ def store(typingctx: object, array: types.Array, place: types.Integer, vector: V
     return types.void(array, types.intp, vector), emit
 
 
-def _spread(array: types.Array, count: int) -> Typed:
+def _spread(array: types.Array, count: float) -> Typed:
     kind = Vector(array.dtype, count)
 
     def emit(
@@ -192,6 +199,13 @@ def spread(typingctx: object, array: types.Array, place: types.Integer) -> Typed
     """Return the number array[place] in every lane of a vector."""
 
     return _spread(array, 1)
+
+
+@intrinsic
+def spread_half(typingctx: object, array: types.Array, place: types.Integer) -> Typed:
+    """Return the number array[place] in every lane of half a vector."""
+
+    return _spread(array, 0.5)
 
 
 @intrinsic
@@ -336,6 +350,14 @@ def zeros(typingctx: object, array: types.Array) -> Typed:
     """Return a vector of zeros, of the array's dtype."""
 
     kind = Vector(array.dtype)
+    return kind(array), lambda context, *_: ir.Constant(context.get_value_type(kind), None)
+
+
+@intrinsic
+def zeros_half(typingctx: object, array: types.Array) -> Typed:
+    """Return half a vector of zeros, of the array's dtype."""
+
+    kind = Vector(array.dtype, 0.5)
     return kind(array), lambda context, *_: ir.Constant(context.get_value_type(kind), None)
 
 

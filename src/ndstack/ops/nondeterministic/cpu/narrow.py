@@ -13,11 +13,13 @@ from ndstack.ops.runtime.simd import (
     kernel_loop,
     lanes,
     load,
+    load_half,
     plus,
     spread,
     store,
     store_sums,
     zeros,
+    zeros_half,
 )
 
 
@@ -118,25 +120,25 @@ def combine2(X, off, W, first, wide, apart, r, counts, paired, tiles, out, pos):
 
 @kernel_loop
 def dots3(X, off, lengths, groups, Y, pos, r, many, res):
-    """As `blocks` says, for three rows of Y; two columns of X at a time."""
+    """As `blocks` says, for three rows of Y."""
     p0, p1, p2 = pos[r], pos[r + 1], pos[r + 2]
     for g in range(groups):
         o0, o1, o2, o3 = off[4 * g], off[4 * g + 1], off[4 * g + 2], off[4 * g + 3]
-        a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = c0 = c1 = c2 = c3 = zeros(X)
-        for j in range(0, lengths[g], lanes(X)):
-            x, z, y = load(X, o0 + j), load(X, o1 + j), load(Y, p0 + j)
-            a0, a1 = fma(x, y, a0), fma(z, y, a1)
-            y = load(Y, p1 + j)
-            b0, b1 = fma(x, y, b0), fma(z, y, b1)
-            y = load(Y, p2 + j)
-            c0, c1 = fma(x, y, c0), fma(z, y, c1)
-        for j in range(0, lengths[g], lanes(X)):
-            x, z, y = load(X, o2 + j), load(X, o3 + j), load(Y, p0 + j)
-            a2, a3 = fma(x, y, a2), fma(z, y, a3)
-            y = load(Y, p1 + j)
-            b2, b3 = fma(x, y, b2), fma(z, y, b3)
-            y = load(Y, p2 + j)
-            c2, c3 = fma(x, y, c2), fma(z, y, c3)
+        a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = c0 = c1 = c2 = c3 = zeros_half(X)
+        for j in range(0, lengths[g], lanes(X) // 2):
+            y0, y1, y2, x = (
+                load_half(Y, p0 + j),
+                load_half(Y, p1 + j),
+                load_half(Y, p2 + j),
+                load_half(X, o0 + j),
+            )
+            a0, b0, c0 = fma(x, y0, a0), fma(x, y1, b0), fma(x, y2, c0)
+            x = load_half(X, o1 + j)
+            a1, b1, c1 = fma(x, y0, a1), fma(x, y1, b1), fma(x, y2, c1)
+            x = load_half(X, o2 + j)
+            a2, b2, c2 = fma(x, y0, a2), fma(x, y1, b2), fma(x, y2, c2)
+            x = load_half(X, o3 + j)
+            a3, b3, c3 = fma(x, y0, a3), fma(x, y1, b3), fma(x, y2, c3)
         i = 4 * (g * many + r)
         store_sums(res, i, a0, a1, a2, a3)
         store_sums(res, i + 4, b0, b1, b2, b3)
@@ -145,21 +147,20 @@ def dots3(X, off, lengths, groups, Y, pos, r, many, res):
 
 @kernel_loop
 def dots2(X, off, lengths, groups, Y, pos, r, many, res):
-    """As `blocks` says, for two rows of Y; two columns of X at a time."""
+    """As `blocks` says, for two rows of Y."""
     p0, p1 = pos[r], pos[r + 1]
     for g in range(groups):
         o0, o1, o2, o3 = off[4 * g], off[4 * g + 1], off[4 * g + 2], off[4 * g + 3]
-        a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = zeros(X)
-        for j in range(0, lengths[g], lanes(X)):
-            x, z, y = load(X, o0 + j), load(X, o1 + j), load(Y, p0 + j)
-            a0, a1 = fma(x, y, a0), fma(z, y, a1)
-            y = load(Y, p1 + j)
-            b0, b1 = fma(x, y, b0), fma(z, y, b1)
-        for j in range(0, lengths[g], lanes(X)):
-            x, z, y = load(X, o2 + j), load(X, o3 + j), load(Y, p0 + j)
-            a2, a3 = fma(x, y, a2), fma(z, y, a3)
-            y = load(Y, p1 + j)
-            b2, b3 = fma(x, y, b2), fma(z, y, b3)
+        a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = zeros_half(X)
+        for j in range(0, lengths[g], lanes(X) // 2):
+            y0, y1, x = load_half(Y, p0 + j), load_half(Y, p1 + j), load_half(X, o0 + j)
+            a0, b0 = fma(x, y0, a0), fma(x, y1, b0)
+            x = load_half(X, o1 + j)
+            a1, b1 = fma(x, y0, a1), fma(x, y1, b1)
+            x = load_half(X, o2 + j)
+            a2, b2 = fma(x, y0, a2), fma(x, y1, b2)
+            x = load_half(X, o3 + j)
+            a3, b3 = fma(x, y0, a3), fma(x, y1, b3)
         i = 4 * (g * many + r)
         store_sums(res, i, a0, a1, a2, a3)
         store_sums(res, i + 4, b0, b1, b2, b3)

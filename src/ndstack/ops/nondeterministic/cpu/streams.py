@@ -10,7 +10,18 @@ three states, and for machines with many and with few registers (see `narrow`).
 
 from __future__ import annotations
 
-from ndstack.ops.runtime.simd import fma, has_wide_registers, kernel, kernel_loop, lanes, load, spread, store
+from ndstack.ops.runtime.simd import (
+    fma,
+    has_wide_registers,
+    kernel,
+    kernel_loop,
+    lanes,
+    load,
+    load_half,
+    spread,
+    spread_half,
+    store,
+)
 
 GROUP = 4
 """How many times are added at once; their columns have zeros after their ends, up to the longest of them."""
@@ -104,13 +115,26 @@ def _narrow_add_two(X, one, two, S, W, first, K, apart, lengths, groups, out, po
     for pair in range(2 * groups):
         i, k = first + 2 * pair * K, 2 * pair
         a0, b0, a1, b1 = one[k], two[k], one[k + 1], two[k + 1]
-        u0, v0, u1, v1 = spread(W, i), spread(W, i + S), spread(W, i + K), spread(W, i + K + S)
+        u0, v0, u1, v1 = (
+            spread_half(W, i),
+            spread_half(W, i + S),
+            spread_half(W, i + K),
+            spread_half(W, i + K + S),
+        )
         i += apart
-        u2, v2, u3, v3 = spread(W, i), spread(W, i + S), spread(W, i + K), spread(W, i + K + S)
-        for j in range(0, lengths[pair // 2], lanes(X)):
-            x, y = load(X, a0 + j), load(X, b0 + j)
-            m, n = fma(v0, y, fma(u0, x, load(out, p + j))), fma(v2, y, fma(u2, x, load(out, q + j)))
-            x, y = load(X, a1 + j), load(X, b1 + j)
+        u2, v2, u3, v3 = (
+            spread_half(W, i),
+            spread_half(W, i + S),
+            spread_half(W, i + K),
+            spread_half(W, i + K + S),
+        )
+        for j in range(0, lengths[pair // 2], lanes(X) // 2):
+            x, y = load_half(X, a0 + j), load_half(X, b0 + j)
+            m, n = (
+                fma(v0, y, fma(u0, x, load_half(out, p + j))),
+                fma(v2, y, fma(u2, x, load_half(out, q + j))),
+            )
+            x, y = load_half(X, a1 + j), load_half(X, b1 + j)
             store(out, p + j, fma(v1, y, fma(u1, x, m)))
             store(out, q + j, fma(v3, y, fma(u3, x, n)))
 
@@ -120,16 +144,16 @@ def _narrow_add_three(X, one, two, three, S, W, first, K, apart, lengths, groups
     p, q, r = pos[0], pos[1], pos[2]
     for k in range(GROUP * groups):
         i, a, b, c = first + k * K, one[k], two[k], three[k]
-        u0, v0, w0 = spread(W, i), spread(W, i + S), spread(W, i + 2 * S)
+        u0, v0, w0 = spread_half(W, i), spread_half(W, i + S), spread_half(W, i + 2 * S)
         i += apart
-        u1, v1, w1 = spread(W, i), spread(W, i + S), spread(W, i + 2 * S)
+        u1, v1, w1 = spread_half(W, i), spread_half(W, i + S), spread_half(W, i + 2 * S)
         i += apart
-        u2, v2, w2 = spread(W, i), spread(W, i + S), spread(W, i + 2 * S)
-        for j in range(0, lengths[k // GROUP], lanes(X)):
-            x, y, z = load(X, a + j), load(X, b + j), load(X, c + j)
-            store(out, p + j, fma(w0, z, fma(v0, y, fma(u0, x, load(out, p + j)))))
-            store(out, q + j, fma(w1, z, fma(v1, y, fma(u1, x, load(out, q + j)))))
-            store(out, r + j, fma(w2, z, fma(v2, y, fma(u2, x, load(out, r + j)))))
+        u2, v2, w2 = spread_half(W, i), spread_half(W, i + S), spread_half(W, i + 2 * S)
+        for j in range(0, lengths[k // GROUP], lanes(X) // 2):
+            x, y, z = load_half(X, a + j), load_half(X, b + j), load_half(X, c + j)
+            store(out, p + j, fma(w0, z, fma(v0, y, fma(u0, x, load_half(out, p + j)))))
+            store(out, q + j, fma(w1, z, fma(v1, y, fma(u1, x, load_half(out, q + j)))))
+            store(out, r + j, fma(w2, z, fma(v2, y, fma(u2, x, load_half(out, r + j)))))
 
 
 add_two = _wide_add_two if has_wide_registers() else _narrow_add_two
