@@ -80,16 +80,16 @@ def shared(counts, tile, tiles):
 def _wide_combine6(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
     _pairs6(X, off, W, first, wide, apart, r, counts, tiles, out, pos)
     paired = tiles - tiles + 1
-    combine3(X, off, W, first, wide, apart, r, counts, paired, tiles, out, pos)
-    combine3(X, off, W, first + 3 * apart, wide, apart, r + 3, counts, paired, tiles, out, pos)
+    _wide_combine3(X, off, W, first, wide, apart, r, counts, paired, tiles, out, pos)
+    _wide_combine3(X, off, W, first + 3 * apart, wide, apart, r + 3, counts, paired, tiles, out, pos)
 
 
 @kernel
 def _wide_combine4(X, off, W, first, wide, apart, r, counts, tiles, out, pos):
     _pairs4(X, off, W, first, wide, apart, r, counts, tiles, out, pos)
     paired = tiles - tiles + 1
-    combine2(X, off, W, first, wide, apart, r, counts, paired, tiles, out, pos)
-    combine2(X, off, W, first + 2 * apart, wide, apart, r + 2, counts, paired, tiles, out, pos)
+    _wide_combine2(X, off, W, first, wide, apart, r, counts, paired, tiles, out, pos)
+    _wide_combine2(X, off, W, first + 2 * apart, wide, apart, r + 2, counts, paired, tiles, out, pos)
 
 
 @kernel_loop
