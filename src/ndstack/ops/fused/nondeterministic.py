@@ -218,8 +218,8 @@ class _Run(Operation):
         out, into = fresh(dtype, shapes)
         shape, past, net, begin, seen = ctx.arrays  # of memory that is saved, so nobody has changed it
         arrays, choice = _arrays(dtype, given, asked), (call.normalized, call.by_state)
-        sums = [empty(dtype, 0, size) for size in rooms] if passed is None else passed
-        adjoint = Adjoint(*(written(one, dtype, len(one), n) for one, n in zip(sums, rooms, strict=True)))
+        sums = [empty(dtype, batch, size) for size in rooms] if passed is None else passed
+        adjoint = Adjoint(*(written(one, dtype, batch, n) for one, n in zip(sums, rooms, strict=True)))
         beside.wait_for_backward(loops.__name__)
         share(
             batch, loops.backward, 2 * at.cost(start, steps) * batch, shape, past, adjoint,

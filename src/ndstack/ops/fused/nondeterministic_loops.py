@@ -24,7 +24,6 @@ from ndstack.ops.nondeterministic.cpu.backward import (
     backward_step,
     clear_columns,
     gather,
-    make_adjoint,
     make_later,
 )
 from ndstack.ops.nondeterministic.cpu.forward import (
@@ -237,7 +236,7 @@ def backward(
     """The derivatives of `forward`, for sequences that it could be trusted with.
 
     Args:
-        adjoint: for a batch, if it is carried; otherwise only its sizes count.
+        adjoint: for a batch; if it is not carried, it may hold anything, and only row `lo` is used.
         carried: whether it holds what later calls say about the charts of this one.
         older: whether it is to hold the derivatives of the charts of time `start` afterwards; it is carried.
         net: the weights, as there; the bias does not count.
@@ -251,8 +250,6 @@ def backward(
     rows = make_rows(shape, times, trace.vectors.shape[2], past.chart)
     later = make_later(shape, start, times - 1, older, past.chart)
     galpha = np.zeros(shape.states * shape.symbols)
-    if not carried:
-        adjoint = make_adjoint(adjoint)
     room = work, rows, later, galpha, np.zeros((0, 0), past.chart.dtype), carried
     for b in range(lo, hi):
         if past.lost[b, 0] == math.inf:
@@ -260,8 +257,8 @@ def backward(
         elif math.isnan(past.lost[b, 0]) or has_nonfinite_gradient(given, adjoint, carried, b):
             _fill_gradients(out, adjoint, older, b, math.nan)
         else:
-            row = b if carried else 0
-            _clear_gradients(adjoint, carried, rows, given, out, b)
+            row = b if carried else lo
+            _clear_gradients(adjoint, carried, row, rows, given, out, b)
             _backward(
                 shape, past, adjoint, row, b, start, net, first, normalized, by_state, trace, given, out, room
             )
@@ -281,10 +278,10 @@ def _fill_gradients(out, adjoint, older, b, value):
 
 
 @kernel
-def _clear_gradients(adjoint, carried, rows, given, out, b):
+def _clear_gradients(adjoint, carried, row, rows, given, out, b):
     """Before the last step of a sequence nothing is known but what is given."""
     if not carried:
-        fill(adjoint.alpha[0], 0, adjoint.alpha.shape[1], 0)
+        fill(adjoint.alpha[row], 0, adjoint.alpha.shape[1], 0)
     fill(out[2][b], 0, out[2].shape[1], 0)
     copy(given[2][b], out[3][b])
     fill(out[4][b], 0, out[4].shape[1], 0)

@@ -62,16 +62,6 @@ class Adjoint(NamedTuple):
     alpha: np.ndarray
 
 
-@maker
-def make_adjoint(like):
-    """An `Adjoint` of the same sizes for one sequence, not initialised; columns begin at cache lines."""
-    size, line = like.chart.shape[1], 64 // like.chart.itemsize
-    flat = np.empty(size + line, like.chart.dtype)
-    first = -flat.ctypes.data % 64 // flat.itemsize  # numba's own arrays begin anywhere
-    chart = flat[first : first + size].reshape((1, size))
-    return Adjoint(chart, np.empty((1, like.alpha.shape[1]), like.alpha.dtype))
-
-
 class Later(NamedTuple):
     """What steps t+1 .. of the same call have computed, for `gather`.
 
